@@ -22,7 +22,7 @@ from torch import Tensor
 
 from focus_runtime.assets import asset_path
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.speed import LayerSetting, layer_error, layer_speed
+from focus_runtime.measure.speed.layer import LayerSetting, layer_error, layer_speed
 from focus_runtime.measure.timing import machine
 from focus_runtime.routing.centroid_file import load_centroids
 

@@ -28,7 +28,7 @@ from focus_runtime.attention.dispatch import attend, choose_backend
 from focus_runtime.attention.flash import causal_flash
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.errors import InputError
-from focus_runtime.measure.speed import LayerSetting, layer_inputs
+from focus_runtime.measure.speed.layer import LayerSetting, layer_inputs
 from focus_runtime.measure.timing import in_turn, machine
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)

@@ -58,7 +58,7 @@ def explain_text(model: Any, tokenizer: Any, focus: Any, name: str, text: str) -
         start = time.perf_counter()
         found = missing_links(focus, tokens.ids, token)
         seconds = time.perf_counter() - start
-        verified = found.verified
+        verified = [link for link in found.links if link.nll is not None]
         rows.append(
             {
                 "text": name,

@@ -33,7 +33,7 @@ from focus_runtime.attention.fused import fused_attention
 from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.measure.speed import LayerSetting, balanced_membership, layer_inputs
+from focus_runtime.measure.speed.layer import LayerSetting, balanced_membership, layer_inputs
 from focus_runtime.measure.timing import in_turn, machine
 
 LENGTHS = (512, 1024, 1536, 2048, 3072, 4096)

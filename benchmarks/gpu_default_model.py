@@ -16,7 +16,7 @@ from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig, TextOptions
 from focus_runtime.errors import first_line
 from focus_runtime.measure.perplexity import perplexity
-from focus_runtime.measure.speed import decode_speed, prefill_speed
+from focus_runtime.measure.speed.model import decode_speed, prefill_speed
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.run.text import analyze
 

@@ -17,8 +17,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
 from focus_runtime.failures import is_out_of_memory
 from focus_runtime.fit.calibrate import calibrate_potentials
-from focus_runtime.measure.speed import decode_speed, prefill_speed
-from focus_runtime.measure.speed.model import Filled, single_prefill_speed
+from focus_runtime.measure.speed.model import Filled, decode_speed, prefill_speed, single_prefill_speed
 from focus_runtime.measure.timing import MODES
 from focus_runtime.routing.centroids import random_centroids
 from tests.helpers import TINY

@@ -35,7 +35,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{R}/attention": _runtime("mask routing"),
     f"{R}/composition": _runtime("models mask routing attention"),
     f"{R}/measure": _runtime("models text mask routing attention composition"),
-    f"{R}/explain": _runtime("models mask attention composition measure"),
+    f"{R}/explain": _runtime("models mask composition measure"),
     f"{R}/fit": _runtime("models text mask routing composition measure"),
     f"{R}/evaluate": _runtime("models text routing composition measure"),
     f"{R}/run": _runtime("models text mask routing composition measure fit"),

@@ -140,7 +140,7 @@ def _lengths_within(model: Any, ids: Any, lengths: tuple[int, ...]) -> list[int]
 
 
 def _model_rows(focus: Any, ids: Any, lengths: list[int], repeats: int, progress: Progress) -> dict[str, Any]:
-    from focus_runtime.measure.speed import decode_speed, prefill_speed
+    from focus_runtime.measure.speed.model import decode_speed, prefill_speed
 
     rows: dict[str, Any] = {"prefill": [], "decode": []}
     for number, length in enumerate(lengths):
@@ -173,7 +173,7 @@ def _perplexities(
 
 def _layer_rows(model: Any, config: Any, request: BenchRequest, progress: Progress) -> list[Any]:
     """One layer of the model's own shape, random balanced groups."""
-    from focus_runtime.measure.speed import LayerSetting, layer_speed
+    from focus_runtime.measure.speed.layer import LayerSetting, layer_speed
     from focus_runtime.models.devices import input_device
 
     setting = replace(LayerSetting.of_model(model, config), backend=request.backend)

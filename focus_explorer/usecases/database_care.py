@@ -41,7 +41,7 @@ def check(path: str | Path) -> Findings:
     """Read every value of a database, and look whether every run has its parts."""
     _must_exist(path)
     findings = Findings()
-    with Database(path).read_unmigrated() as connection:
+    with Database(path).read(migrates=False) as connection:
         rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY table_name").fetchall()
         for (table,) in rows:
             try:
@@ -64,9 +64,9 @@ def backup(path: str | Path, target: str | Path) -> int:
     _must_exist(path)
     database = Database(path)
     with replacing(target, sync=True) as part:
-        with database.read_unmigrated():  # no writer is at work, so all is in the file
+        with database.read(migrates=False):  # no writer is at work, so all is in the file
             shutil.copyfile(database.path, part)
-        with Database(part).read_unmigrated():  # it opens
+        with Database(part).read(migrates=False):  # it opens
             pass
         return part.stat().st_size
 
@@ -100,14 +100,14 @@ def repair(path: str | Path, target: str | Path, progress: Progress = silent) ->
     with replacing(target) as part:
         part.unlink(missing_ok=True)
         # the open reader waits for writers, and holds them off
-        with duckdb.connect() as connection, Database(path).read_unmigrated() as old:
+        with duckdb.connect() as connection, Database(path).read(migrates=False) as old:
             done = applied(old)
             connection.execute(f"ATTACH {sql_string(os.path.realpath(os.path.expanduser(path)))} AS old (READ_ONLY)")
             connection.execute(f"ATTACH {sql_string(part)} AS new")
             connection.execute("USE new")
             apply_migrations(connection, done)  # the columns that the rows have; migrated when all are in
             _copy(connection, findings, progress)
-            apply_migrations(connection, [name for name, _ in MIGRATIONS if name not in done])
+            apply_migrations(connection, [name for name in MIGRATIONS if name not in done])
             connection.execute("USE memory")
             connection.execute("DETACH new")
     return findings

@@ -165,8 +165,9 @@ class VisitorDatabase(Database):
         return os.path.exists(self._own)
 
     @contextmanager
-    def read(self) -> Iterator[Any]:
-        with super().read() if self.is_begun() else self._shown.read() as connection:
+    def read(self, *, migrates: bool = True) -> Iterator[Any]:
+        read = super().read if self.is_begun() else self._shown.read
+        with read(migrates=migrates) as connection:
             yield connection
 
     @contextmanager

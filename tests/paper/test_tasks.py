@@ -39,12 +39,12 @@ def test_too_little_text_is_said():
 @pytest.mark.slow
 def test_the_harness_scores_it_as_the_likelihoods_say(tmp_path):
     pytest.importorskip("lm_eval")
-    from focus_runtime.evaluate.lm_eval.run import run_tasks
+    from focus_runtime.evaluate.lm_eval.run import load_tasks, run_tasks
 
     tokenizer, model = build_tokenizer(), build_model(max_position_embeddings=512)
     rows = next_sentence_items([TEXT], tokenizer, length=120, items=8)
     folder = write_task(tmp_path / "task", TASK, YAML, rows)
-    evaluated = run_tasks(model, tokenizer, [], task_folder=folder, window=16)["next_sentence"]
+    evaluated = run_tasks(model, tokenizer, load_tasks([], task_folder=folder), window=16)["next_sentence"]
     right = []
     for line in (folder / "next_sentence.jsonl").read_text().splitlines():
         row = json.loads(line)

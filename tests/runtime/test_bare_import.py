@@ -64,7 +64,8 @@ def test_the_runtime_attends_and_the_gpu_script_is_imported_without_the_rest():
     """A lent GPU machine has torch, transformers and safetensors alone."""
     code = f"""
 import focus_runtime
-import focus_runtime.measure.loss, focus_runtime.measure.perplexity, focus_runtime.measure.speed
+import focus_runtime.measure.loss, focus_runtime.measure.perplexity
+import focus_runtime.measure.speed.layer, focus_runtime.measure.speed.model
 import focus_runtime.composition.attach
 import focus_runtime.attention.flex
 import torch

@@ -10,8 +10,8 @@ import torch
 
 from benchmarks import gpu, gpu_models, short_gpu
 from focus_runtime.composition.attach import compose
-from focus_runtime.measure.speed import decode_speed
 from focus_runtime.measure.speed import model as model_speed
+from focus_runtime.measure.speed.model import decode_speed
 from tests.helpers import TINY, build_centroids, build_model, random_ids
 
 pytestmark = pytest.mark.slow

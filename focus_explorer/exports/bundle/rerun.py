@@ -25,7 +25,7 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import read_text_file
 from focus_runtime.models.devices import Placement
 from focus_runtime.store.database import Database
-from focus_runtime.store.runs import write_setting
+from focus_runtime.store.runs import write_measured
 
 COMPUTED = (
     *("tokens", "assignments", "head_assignments", "masks", "head_masks", "layers", "losses", "predictions"),
@@ -226,7 +226,7 @@ def _measure_more(service: Service, run: Run, progress: Progress) -> list[str]:
         cells = [(old.kind, old.top_k, old.window_size) for old in measured.comparisons]
         again = measure_again(service, run_id, cells, progress=lambda stage, part: progress(stage, 0.75 + 0.2 * part))
         for row in again:
-            write_setting(service.database, row)
+            write_measured(service.database, "comparisons", row)
     return problems
 
 

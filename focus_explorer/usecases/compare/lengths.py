@@ -29,7 +29,7 @@ from focus_explorer.views.payloads.comparisons import (
 )
 from focus_runtime.composition.changes import changed_budget
 from focus_runtime.store.database import Database
-from focus_runtime.store.runs import write_length
+from focus_runtime.store.runs import write_measured
 
 if TYPE_CHECKING:
     from focus_runtime.composition.attach import FocusModel
@@ -99,7 +99,7 @@ def measure_lengths(
                 kept = "what was measured up to there is kept" if length > SHORTEST else "close other programs"
                 raise MemoryShortError(error.problem, expected=error.expected, fix=kept) from error
         last = time.monotonic() - began
-        write_length(service.database, row)
+        write_measured(service.database, "crossovers", row)
         length *= 2
     return lengths(service, run_id)
 
@@ -146,7 +146,7 @@ def _composed(service: Service, run: dict[str, Any], loaded: LoadedModel) -> Ite
 def _measure(focus: FocusModel, run: dict[str, Any], tokens: _Tokens, length: int) -> dict[str, Any]:
     import torch
 
-    from focus_runtime.measure.speed import composed_layer_speed, tokens_like
+    from focus_runtime.measure.speed.layer import composed_layer_speed, tokens_like
 
     config = run_config(run)
     like = tokens_like(torch.from_numpy(tokens.memberships), length, torch.Generator().manual_seed(length))

@@ -23,7 +23,7 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.comparisons import GridCellPayload, GridValuesPayload, MeasuredGrid
 from focus_runtime.config import TextOptions
 from focus_runtime.measure.intervals import moving_block_interval
-from focus_runtime.store.runs import write_setting
+from focus_runtime.store.runs import write_measured
 
 if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids
@@ -96,7 +96,7 @@ def measure_grid(
         progress(f"{label} ({number + 1} of {len(cells)})", number / len(cells))
         with lease_run_model(service, run, progress=held_at(progress, number / len(cells))) as loaded:
             row = _measure_cell(service, run, loaded, sources[kind], cell, repeats=repeats)
-        write_setting(service.database, row)
+        write_measured(service.database, "comparisons", row)
     return grid_rows(service, run_id)
 
 

@@ -59,15 +59,13 @@ metadata:
 class Passage:
     """One item.
 
-    Attributes:
-        tokens: of context and target together, with the special tokens that the tokenizer puts before them.
-        distance: tokens from the last one of the word's latest earlier occurrence to the one that must predict the
-            word; below the window, attention reaches it in one layer without any group.
+    `distance`: tokens from the last one of the word's latest earlier occurrence to the one that must predict the word;
+    below the window, attention reaches it in one layer without any group.
     """
 
     context: str
     target: str
-    tokens: int
+    tokens: int  # of context and target together, with the special tokens that the tokenizer puts before them
     distance: int
     source: str
 
@@ -145,12 +143,10 @@ def _passage(
 def last_word_passages(
     texts: Sequence[tuple[str, str]], tokenizer: Any, *, length: int, items: int, window: int = 128, seed: int = 0
 ) -> list[Passage]:
-    """Passages of one length class from (name, text) pairs, none of which overlap, in random order.
+    """At most `items` passages of one length class from (name, text) pairs, none of which overlap, in random order.
 
     Args:
-        tokenizer: a fast tokenizer; lengths are counted in its tokens.
         length: most tokens of a passage, its last word and added special tokens included; it has at least half of them.
-        items: how many at most; a short text gives fewer.
         window: in classes longer than it, the word's earlier occurrences all lie farther back than it reaches.
     """
     prepared = [_prepare(name, text, tokenizer) for name, text in texts]
@@ -191,11 +187,8 @@ def write_last_word_tasks(
     """Write a folder with one lm-eval task for each length class: NAME.yaml, NAME.jsonl, and last_word.json about all.
 
     The tasks are called last_word_LENGTH, and last_word stands for all of them. The folder, new or empty, appears whole
-    or not at all.
-
-    Returns:
-        What last_word.json holds: settings, texts with their SHA-256, and for each task the count, range of tokens and
-        range of distances.
+    or not at all. Returns what last_word.json holds: settings, texts with their SHA-256, and for each task the count,
+    range of tokens and range of distances.
     """
     for name, values, least in (("lengths", lengths, 16), ("items", [items], 1), ("window", [window], 0)):
         if not values or min(values) < least:
@@ -222,7 +215,10 @@ def write_last_word_tasks(
     }
     with replacing_folder(target, explain=cannot_write("choose another folder")) as work:
         for name, (length, passages) in tasks.items():
-            _write_task(work, name, length, window, passages)
+            reach = f", which occurred before but not within the last {window} tokens" if length > window else ""
+            description = f"Predict the last word of a passage of up to {length} tokens{reach}."
+            yaml = _YAML.format(description=description, group=GROUP, name=name, data=f"{name}.jsonl")
+            _write_files(work, name, yaml, map(asdict, passages))
         (work / f"{GROUP}.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
     return about
 
@@ -246,18 +242,10 @@ def _about(length: int, passages: list[Passage]) -> dict[str, Any]:
     }
 
 
-def _write_task(folder: Path, name: str, length: int, window: int, passages: list[Passage]) -> None:
-    reach = f", which occurred before but not within the last {window} tokens" if length > window else ""
-    description = f"Predict the last word of a passage of up to {length} tokens{reach}."
-    yaml = _YAML.format(description=description, group=GROUP, name=name, data=f"{name}.jsonl")
-    _write_files(folder, name, yaml, map(asdict, passages))
-
-
 def write_task(out: str | os.PathLike[str], name: str, yaml: str, rows: Iterable[dict[str, Any]]) -> Path:
-    """Write NAME.yaml and NAME.jsonl into a new folder, which appears whole or not at all."""
+    """Write NAME.yaml and NAME.jsonl into a new or empty folder, which appears whole or not at all."""
     target = Path(out)
-    if target.exists():
-        raise InputError(f"{target} is in use", expected="a new folder", fix="choose another folder")
+    _check_free(target)
     with replacing_folder(target, explain=cannot_write("choose another folder")) as work:
         _write_files(work, name, yaml, rows)
     return target

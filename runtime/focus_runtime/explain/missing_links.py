@@ -24,7 +24,7 @@ from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.modes import AddedPairs
-from focus_runtime.composition.observe import observe_focus, recorded_outputs, resumed_at
+from focus_runtime.composition.observe import hooked, observe_focus, recorded_outputs, resumed_at
 from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.errors import Cancelled, InputError
 from focus_runtime.mask.allowed_pairs import allowed_pairs
@@ -82,46 +82,27 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class MissingLink:
-    """One dropped pair of one head, and what adding it does to the loss of one token.
-
-    Attributes:
-        probability: that the key would get beside the keys which the query sees.
-        predicted: first-order change of the token's loss in nats; negative where the link would help.
-        nll: the token's loss in nats with the link added; None where it was not verified.
-    """
+    """One dropped pair of one head, and what adding it does to the loss of one token."""
 
     layer: int
     head: int
     query: int
     key: int
-    probability: float
-    predicted: float
-    nll: float | None = None
+    probability: float  # that the key would get beside the keys which the query sees
+    predicted: float  # first-order change of the token's loss in nats; negative where the link would help
+    nll: float | None = None  # the token's loss in nats with the link added; None where it was not verified
 
 
 @dataclass(frozen=True, slots=True)
 class MissingLinks:
-    """The dropped pairs that would help one token most.
+    """The dropped pairs that would help one token most, and its losses in nats."""
 
-    Attributes:
-        token: position of the token that is predicted; the queries lie before it.
-        nll_full, nll_focus: its loss in nats.
-        links: the most promising, verified ones first, each kind by what it gains.
-        nll_together: the loss with all verified links added at once; None where none was verified.
-        dropped_pairs: how many pairs were compared, over all layers and query heads.
-    """
-
-    token: int
+    token: int  # position of the token that is predicted; the queries lie before it
     nll_full: float
     nll_focus: float
-    links: tuple[MissingLink, ...]
-    nll_together: float | None
-    dropped_pairs: int
-
-    @property
-    def verified(self) -> tuple[MissingLink, ...]:
-        """Links that were really added."""
-        return tuple(link for link in self.links if link.nll is not None)
+    links: tuple[MissingLink, ...]  # the most promising, verified ones first, each kind by what it gains
+    nll_together: float | None  # with all verified links added at once; None where none was verified
+    dropped_pairs: int  # how many pairs were compared, over all layers and query heads
 
 
 def missing_links(
@@ -140,7 +121,6 @@ def missing_links(
         focus: the composition, its backend "auto": the others have no gradient everywhere.
         ids: T token ids; those before `token`, the position of the predicted one, are read.
         candidates: links kept by their first-order gain; `verify` of them are added and run.
-        progress: takes each stage and the fraction done; may raise to stop.
         cancelled: called between steps; True raises Cancelled.
     """
     if not 1 <= token < len(ids):
@@ -196,27 +176,20 @@ def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: 
 
     `nll_full` is NaN: only Focus was run.
     """
-    observed: list[tuple[int, Call, Tensor]] = []
-
-    def observe(layer: FocusLayer, call: Call, out_BQHD: Tensor) -> None:
-        observed.append((layer.index, call, out_BQHD))
-
+    observed: list[tuple[FocusLayer, Call, Tensor]] = []
     network: Any = focus.model
     text = torch.tensor([list(ids[:token])], device=input_device(focus.model))
     start = network.get_input_embeddings().register_forward_hook(lambda module, args, out: out.requires_grad_())
-    try:
-        with torch.enable_grad(), observe_focus(focus, observe):
-            loss = _last_nll(focus.model, final_hidden(focus.model, text), ids[token])
-            gradients = torch.autograd.grad(loss, [out for _, _, out in observed], allow_unused=True)
-    finally:
-        start.remove()
+    with hooked([start]), torch.enable_grad(), observe_focus(focus, lambda *seen: observed.append(seen)):
+        loss = _last_nll(focus.model, final_hidden(focus.model, text), ids[token])
+        gradients = torch.autograd.grad(loss, [out for _, _, out in observed], allow_unused=True)
     masks, best, dropped = focus.head_masks(), _Best(candidates), 0
     heads: list[_Head] = []
     with torch.no_grad():
         for (layer, call, out_BQHD), gradient in zip(observed, gradients, strict=True):
-            dropped += _dropped_pairs(masks[layer], call.counts)
+            dropped += _dropped_pairs(masks[layer.index], call.counts)
             if gradient is not None:
-                heads += _heads(layer, call, out_BQHD, masks[layer], gradient)
+                heads += _heads(layer.index, call, out_BQHD, masks[layer.index], gradient)
         for head in sorted(heads, key=lambda one: float(one.bound.max()), reverse=True):
             _look_through(head, best)
     return MissingLinks(token, float("nan"), float(loss.detach()), best.links(), None, dropped)
@@ -245,21 +218,15 @@ class _Best:
 
 @dataclass(slots=True)
 class _Head:
-    """One query head of one layer: what its links can change, before they are looked at.
-
-    Attributes:
-        slope: (T, D) gradient of the loss with respect to the head's output.
-        out: (T, D) that output.
-        bound: (T,) by how many nats a link of each query can lower the loss at most, its share of attention being 1.
-    """
+    """One query head of one layer: what its links can change, before they are looked at."""
 
     layer: int
     call: Call
     mask: HeadMask
     head: int
-    slope: Tensor
-    out: Tensor
-    bound: Tensor
+    slope: Tensor  # (T, D) gradient of the loss with respect to the head's output
+    out: Tensor  # (T, D) that output
+    bound: Tensor  # (T,) nats by which a link of each query can lower the loss at most, its share of attention being 1
 
     @property
     def key_head(self) -> int:

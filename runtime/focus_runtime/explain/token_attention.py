@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.observe import observe_attention, observe_focus
@@ -37,7 +36,6 @@ class LayerAttention:
     Attributes:
         keys: (R, N) positions, those with the most attention of either kind first; -1 where there are fewer.
         full, focus: (R, N) their probabilities.
-        kept: (R, N) share of the row's heads whose mask keeps the pair, 0 or 1 for a single head.
         full_kept: (R,) full attention's probability on all pairs that Focus keeps, not on the N alone.
     """
 
@@ -45,7 +43,7 @@ class LayerAttention:
     keys: NDArray[np.int64]
     full: NDArray[np.float32]
     focus: NDArray[np.float32]
-    kept: NDArray[np.float32]
+    kept: NDArray[np.float32]  # (R, N) share of the row's heads whose mask keeps the pair, 0 or 1 for a single head
     full_kept: NDArray[np.float32]
 
 
@@ -60,10 +58,8 @@ def token_attention(
 ) -> list[LayerAttention]:
     """Read the text with Focus and with full attention, and compare what one token attends to in each focused layer.
 
-    Args:
-        ids: T token ids; later ones than `token` are read only where the assignment looks at the whole text.
-        strongest: N, keys of each row.
-        progress: called after each layer of either pass with the number done and the total; may raise to stop.
+    Tokens after it are read only where the assignment looks at the whole text. `strongest` is N; `progress` gets the
+    number of layers done, of both passes, and the total, and may raise to stop.
     """
     if not 0 <= token < len(ids):
         raise InputError(f"there is no token {token}", expected=f"0 to {len(ids) - 1}")
@@ -76,7 +72,10 @@ def token_attention(
     at, seen = slice(token, token + 1), slice(token + 1)
 
     def on_focus(layer: FocusLayer, call: Call, out: Tensor) -> None:
-        logits[layer.index] = _logits(call.query[:, :, token], call.key[:, :, seen], call.scoring)
+        key_KTD = call.key[0, :, seen].float()
+        grouped = call.query[0, :, token].float().unflatten(0, (key_KTD.shape[0], -1))
+        logits_HT = (grouped @ key_KTD.transpose(-1, -2) * call.scoring.scale).flatten(0, 1)
+        logits[layer.index] = call.scoring.capped(logits_HT)
         progress(len(logits), 2 * len(layers))
 
     def on_full(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
@@ -94,28 +93,19 @@ def token_attention(
     return [_compared(layer, full[layer], logits[layer], masks[layer], token, strongest) for layer in layers]
 
 
-def _logits(query_BHD: Tensor, key_BKTD: Tensor, scoring: Scoring) -> Tensor:
-    """(H, T) of one query."""
-    key_KTD = key_BKTD[0].float()
-    grouped = query_BHD[0].float().unflatten(0, (key_KTD.shape[0], -1))
-    return scoring.capped((grouped @ key_KTD.transpose(-1, -2) * scoring.scale).flatten(0, 1))
-
-
 def _compared(
     layer: int, full_HT: Tensor, logits_HT: Tensor, masks: Sequence[HeadMask], token: int, strongest: int
 ) -> LayerAttention:
     allowed_HT = _allowed(masks, logits_HT, token)
     focus_HT = logits_HT.masked_fill(~allowed_HT, float("-inf")).softmax(dim=-1)
     allowed_HT = allowed_HT.float()
-    full_RT, focus_RT, kept_RT = (
-        torch.cat([rows.mean(dim=0, keepdim=True), rows]) for rows in (full_HT, focus_HT, allowed_HT)
+    full_RT, focus_RT, kept_RT, mass_RT = (
+        torch.cat([rows.mean(dim=0, keepdim=True), rows])
+        for rows in (full_HT, focus_HT, allowed_HT, full_HT * allowed_HT)
     )
-    count = min(strongest, token + 1)
-    most_RN, keys_RN = torch.maximum(full_RT, focus_RT).topk(count, dim=-1)
+    most_RN, keys_RN = torch.maximum(full_RT, focus_RT).topk(min(strongest, token + 1), dim=-1)
     keys_RN = keys_RN.masked_fill(most_RN == 0, -1)
     at_RN = keys_RN.clamp_min(0)
-    mass_HT = full_HT * allowed_HT
-    mass_RT = torch.cat([mass_HT.mean(dim=0, keepdim=True), mass_HT])
     full, focus, kept = (rows.gather(1, at_RN).cpu().numpy() for rows in (full_RT, focus_RT, kept_RT))
     return LayerAttention(layer, keys_RN.cpu().numpy(), full, focus, kept, mass_RT.sum(dim=-1).cpu().numpy())
 

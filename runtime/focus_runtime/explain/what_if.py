@@ -25,16 +25,11 @@ MOST_BLOCKS = 128
 
 @dataclass(frozen=True, slots=True)
 class FocusPass:
-    """What Focus decided and the model predicted in one pass over T tokens.
-
-    Attributes:
-        top_groups: by layer, (T,) the most probable group of every token.
-        masks: by layer, the pairs that each group of its heads used.
-    """
+    """What Focus decided and the model predicted in one pass over T tokens."""
 
     predictions: Predictions
-    top_groups: Mapping[int, NDArray[np.int64]]
-    masks: Mapping[int, tuple[HeadMask, ...]]
+    top_groups: Mapping[int, NDArray[np.int64]]  # by layer, (T,) the most probable group of every token
+    masks: Mapping[int, tuple[HeadMask, ...]]  # by layer, the pairs that each group of its heads used
 
     def retained_pairs(self, layer: int) -> float:
         """Allowed pairs of a layer over all causal pairs, mean over its heads."""

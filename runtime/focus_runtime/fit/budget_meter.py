@@ -40,13 +40,11 @@ Budget = tuple[HeadException, ...]
 class Measured:
     """A budget on calibration text.
 
-    Attributes:
-        nll: (N,) mean loss of every sequence in nats per token.
-        retained_pairs: kept over causal pairs, mean over sequences as long as the first, layers with routers and heads.
+    `retained_pairs`: kept over causal pairs, mean over sequences as long as the first, layers with routers and heads.
     """
 
     budget: Budget
-    nll: NDArray[np.float64]
+    nll: NDArray[np.float64]  # (N,) mean loss of every sequence in nats per token
     loss: float
     retained_pairs: float
 
@@ -56,21 +54,19 @@ class Costs:
     """Estimates around full attention, for L layers, H heads and S settings that every head may get.
 
     Attributes:
-        by_query: whether the H heads are query heads; else key-value heads, each with the query heads that share it.
         products: (L, H, S, L, H, S) float32, mean over tokens of the product of what two heads' settings would change
             in a token's loss. Half the sum over all pairs of heads, a head with itself among them, at their settings is
             the divergence in nats per token.
         pairs: (L, S) share of causal pairs that a head keeps at a setting, mean over sequences as long as the first.
-        sequences: of which these are means.
     """
 
     layers: tuple[int, ...]
     counts: HeadCounts
-    by_query: bool
+    by_query: bool  # whether the H heads are query heads; else key-value heads, each with the query heads that share it
     settings: tuple[HeadSetting, ...]
     products: NDArray[np.float32]
     pairs: NDArray[np.float64]
-    sequences: int
+    sequences: int  # of which these are means
 
 
 class BudgetMeter:
@@ -83,10 +79,8 @@ class BudgetMeter:
         focus: composed with the budget all others are compared with; its model's weights get no gradient.
         sequences: by domain, (N, T) token ids each; lengths T of domains may differ.
 
-    Attributes:
-        domains: the domain of each sequence.
-        full: (N,) loss of each sequence under full attention.
-        counted_at: length of the first sequence; pairs are counted on the sequences as long as it.
+    `full`: (N,) loss of each sequence under full attention. `counted_at`: length of the first sequence; pairs are
+    counted on the sequences as long as it.
     """
 
     def __init__(self, focus: FocusModel, sequences: Mapping[str, Tensor]) -> None:
@@ -162,8 +156,12 @@ class BudgetMeter:
         `start`: estimates from the first of the sequences, not read again; `on_sequence` gets those so far and
         may raise to stop.
         """
-        costs = start or _no_costs(self.focus, settings, by_query=by_query)
-        lengths = self._lengths
+        costs, lengths = start, self._lengths
+        if costs is None:
+            layers, counts = tuple(self.focus.focused_layers), head_counts(self.focus.model)
+            size = (len(layers), counts.query if by_query else counts.key, len(settings))
+            none, no_pairs = np.zeros((*size, *size), dtype=np.float32), np.zeros((len(layers), len(settings)))
+            costs = Costs(layers, counts, by_query, tuple(settings), none, no_pairs, 0)
         for number in range(costs.sequences, len(self._ids)):
             changes_LSHT = _changes(self.focus, self._ids[number], settings, seed=number)
             changes_LHST = changes_LSHT.transpose(1, 2)
@@ -190,9 +188,7 @@ class BudgetMeter:
         return {layer: layer_shares(masks)[0] for layer, masks in self.focus.head_masks().items()}
 
     def _measured(self, budget: Budget, nll: list[float], shares: list[dict[int, float]]) -> Measured:
-        rows = [
-            list(row.values()) for row, length in zip(shares, self._lengths, strict=True) if length == self.counted_at
-        ]
+        rows = [[*row.values()] for row, length in zip(shares, self._lengths, strict=True) if length == self.counted_at]
         return Measured(budget, np.array(nll), float(np.average(nll, weights=self._lengths)), float(np.mean(rows)))
 
 
@@ -206,14 +202,6 @@ def setting_shares(focus: FocusModel, layers: Sequence[int], settings: Sequence[
         return layer_shares(head_masks(heads, groups, config, sliding_window_of(modules[layer])))[0]
 
     return [[share(layer, setting) for setting in settings] for layer in layers]
-
-
-def _no_costs(focus: FocusModel, settings: Sequence[HeadSetting], *, by_query: bool) -> Costs:
-    """Estimates from no sequence yet."""
-    layers, counts = tuple(focus.focused_layers), head_counts(focus.model)
-    size = (len(layers), counts.query if by_query else counts.key, len(settings))
-    products = np.zeros((*size, *size), dtype=np.float32)
-    return Costs(layers, counts, by_query, tuple(settings), products, np.zeros((len(layers), len(settings))), 0)
 
 
 def _changes(focus: FocusModel, ids: Tensor, settings: Sequence[HeadSetting], seed: int) -> Tensor:

@@ -122,15 +122,10 @@ class Proposals:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a budget must meet; one of the two.
+    """What a budget must meet; one of the two."""
 
-    Attributes:
-        loss: largest perplexity over that of full attention minus 1, in every domain.
-        pairs: largest share of causal pairs kept.
-    """
-
-    loss: float | None = None
-    pairs: float | None = None
+    loss: float | None = None  # largest perplexity over that of full attention minus 1, in every domain
+    pairs: float | None = None  # largest share of causal pairs kept
 
     def __post_init__(self) -> None:
         if (self.loss is None) == (self.pairs is None):
@@ -152,17 +147,13 @@ class Target:
 class Search:
     """A finished search.
 
-    Attributes:
-        points: budgets measured as a whole, fewest pairs first; the base is among them.
-        chosen: the point that meets the target with fewest pairs, or with least loss. None: no point does.
-        closest: the point that comes nearest to the target.
-        estimated: by budget, the divergence from full attention's predictions in nats per token.
+    `chosen`: the point that meets the target with fewest pairs, or with least loss. None: no point does.
     """
 
-    points: list[Measured]
+    points: list[Measured]  # budgets measured as a whole, fewest pairs first; the base is among them
     chosen: Measured | None
-    closest: Measured
-    estimated: dict[Budget, float]
+    closest: Measured  # the point that comes nearest to the target
+    estimated: dict[Budget, float]  # by budget, the divergence from full attention's predictions in nats per token
 
     @property
     def offered(self) -> Measured:

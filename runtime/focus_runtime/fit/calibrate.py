@@ -66,15 +66,8 @@ def evaluation_mode(model: Any) -> Iterator[None]:
 def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor) -> Centroids:
     """Estimate every layer's column potential on some text, in place, so that the hard mask's groups are even.
 
-    The text runs once with Sinkhorn assignment, so that deeper layers see the hidden states Focus gives them.
-
-    Args:
-        model: the frozen model, Focus not composed.
-        centroids: routers to complete; their old potentials are replaced.
-        sequences: (N, T) token ids.
-
-    Raises:
-        MemoryShortError: the memory does not suffice for a sequence. DeviceError: the GPU failed.
+    The text, (N, T) token ids, runs once with Sinkhorn assignment, so that deeper layers see the hidden states Focus
+    gives them. Focus is not composed onto the frozen model yet.
     """
     with evaluation_mode(model), compose(model, centroids, assignment="sinkhorn") as focus:
         calibrate_composed(focus, centroids, sequences)
@@ -117,9 +110,7 @@ def balance_groups(
 ) -> None:
     """Balance the groups of trained centroids on other text, in place; `training["balanced"]` says on what.
 
-    Args:
-        model: the frozen model, Focus not composed.
-        texts: joined in order, or domains, each with its share of the `count` sequences but at least one.
+    Each domain of the texts has its share of the `count` sequences, but at least one. Focus is not composed yet.
     """
     check_positions(model, length)
     ids = encode_domains(tokenizer, texts, length, special_tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -62,14 +62,12 @@ def train_centroids(
     """Train routers of a frozen model and estimate their column potentials, or train factors of logits for them.
 
     Args:
-        model: causal language model; its weights are not changed (checked by hash).
-        texts: training texts, joined in order; or domains, from which sequences are drawn by weight.
+        model: its weights are not changed (checked by hash).
         config: K, d_g, window, sinks, gate, layers; top_k matters only with `settings.hard`.
         inference: `config` as the result is to be used, which may have another window; it applies in evaluations and in
             `settings.hard_steps`, and every step counts its retained pairs at it. None: `config`.
         initial: trained centroids to start from, of the same groups, routing size and layers. None: random ones.
             While factors are learned, groups and potentials stay as they are.
-        validation: held-out text scored during the training, which may end it early.
         checkpoint: file in which every `settings.checkpoint_every` steps, and the last one on Ctrl-C, are kept.
         resume: continue from it, with the losses of a training that was never interrupted.
         should_stop: called after every step; True stops the training (TrainingStopped).
@@ -78,9 +76,6 @@ def train_centroids(
             last one; to be saved at once, since later steps change them. Their potentials are the running averages of
             training; those of the result are estimated at the end.
         hashes: of the model before training. None: they are computed.
-
-    Returns:
-        Centroids with potentials, ready for `save_centroids`.
     """
     ids = encode_domains(tokenizer, texts, settings.seq_len + 1, settings.special_tokens)
     check_positions(model, settings.seq_len)
@@ -107,21 +102,13 @@ def train_centroids(
             on_snapshot(step.step, replace(centroids, training=training))
 
     with training_focus(model, centroids) as focus:
-        calibration = _calibration_sequences(model, ids, settings)
+        calibration = calibration_sequences(model, ids, settings)
         evaluations = None
         if validation is not None:
             scored = (focus, centroids, calibration, validation.sequences, inference or config)
             evaluations = Validation(validation, lambda step: evaluate_training(*scored, step), on_evaluation)
-        loop = centroid_loop(
-            focus,
-            centroids,
-            ids,
-            settings,
-            identity=identity,
-            checkpoint=checkpoint,
-            inference=inference,
-            validation=evaluations,
-        )
+        kept: dict[str, Any] = {"identity": identity, "checkpoint": checkpoint, "validation": evaluations}
+        loop = centroid_loop(focus, centroids, ids, settings, inference=inference, **kept)
         if resume:
             loop.resume()
         with checkpointing(model, settings.gradient_checkpointing):
@@ -143,20 +130,20 @@ def train_centroids(
 
 def _first_centroids(model: Any, config: FocusConfig, initial: Centroids | None, settings: TrainConfig) -> Centroids:
     """Random centroids, or those of `initial` at `config`; with factors of 1 where factors are learned."""
+    factors = settings.learn == "factors"
     if initial is None:
-        if settings.learn == "factors":
+        if factors:
             raise ConfigError("factors of logits are learned for trained groups", fix="give centroids to start from")
         return random_centroids(model, config, seed=settings.seed, name="trained")
     centroids = continued_centroids(model, initial, config)
-    if settings.learn == "factors":
-        for router in centroids.routers.values():
-            if router.logit_factors is None:
-                ones = torch.ones(head_counts(model).query, device=router.projection.device)
-                router.logit_factors = nn.Parameter(ones)
+    for router in centroids.routers.values():
+        if factors and router.logit_factors is None:
+            ones = torch.ones(head_counts(model).query, device=router.projection.device)
+            router.logit_factors = nn.Parameter(ones)
     return centroids
 
 
-def _calibration_sequences(model: Any, ids: TokenStream | Mixture, settings: TrainConfig) -> Tensor:
+def calibration_sequences(model: Any, ids: TokenStream | Mixture, settings: TrainConfig) -> Tensor:
     """(N, T) token ids of the training text on which potentials are estimated, on the model's device."""
     return even_sequences(ids, settings.calibration_sequences, settings.seq_len).to(input_device(model))
 
@@ -291,12 +278,10 @@ class RouterSteps:
     def is_hard(self, step: int) -> bool:
         return step >= self.settings.steps - self.settings.hard_steps
 
-    @contextmanager
-    def config(self, step: int) -> Iterator[None]:
+    def config(self, step: int) -> AbstractContextManager[Any]:
         """The window, sinks, top-k and assignment of a step."""
         as_later = self.is_hard(step) or self.learns_factors
-        with self.focus.with_config(self.inference) if as_later else nullcontext():
-            yield
+        return self.focus.with_config(self.inference) if as_later else nullcontext()
 
     @contextmanager
     def attention(self, step: int) -> Iterator[None]:
@@ -322,36 +307,36 @@ class RouterSteps:
         with self.config(step):
             shares = group_shares(self.focus, self.inference)
             if not self.learns_factors:
-                update_potentials(self.focus, self.centroids, self.settings.potential_decay, step)
+                self._update_potentials(step)
         if self.learns_factors:
             for router in self.centroids.routers.values():
                 assert router.logit_factors is not None
                 router.logit_factors.data.clamp_(min=SMALLEST_FACTOR)
         starts_hard = self.settings.hard_steps > 0 and self.is_hard(step + 1) and not self.is_hard(step)
         if starts_hard:  # the next step's mask is the one inference would use now
-            sequences = _calibration_sequences(self.focus.model, self.ids, self.settings)
+            sequences = calibration_sequences(self.focus.model, self.ids, self.settings)
             calibrate_composed(self.focus, self.centroids, sequences)
         self.after_step(step)
         return shares
 
+    @torch.no_grad()
+    def _update_potentials(self, step: int) -> None:
+        """Update the potentials after a pass, in place: the running average of Sinkhorn's column terms.
 
-@torch.no_grad()
-def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, step: int) -> None:
-    """Update the potentials after a pass, in place: the running average of Sinkhorn's column terms.
-
-    Causal assignment uses the potentials, so it moves them towards equally many tokens in every group. The first step
-    replaces the average, of which `decay` is the factor later.
-    """
-    for index, assignment in focus.assignments().items():
-        router = centroids.routers[index]
-        if focus.config.assignment == "causal":
-            top = assignment.probabilities.argmax(dim=-1).flatten()
-            share = average(torch.bincount(top, minlength=router.potential.numel()) / top.numel())
-            router.potential.copy_(balanced(router.potential, share, STEP_RATE))
-        else:
-            mean = average(assignment.potential.detach().float().mean(dim=0))
-            router.potential.copy_(mean if step == 0 else decay * router.potential + (1 - decay) * mean)
-        router.has_potential = True
+        Causal assignment uses the potentials, so it moves them towards equally many tokens in every group. The first
+        step replaces the average, of which the settings' `potential_decay` is the factor later.
+        """
+        decay = self.settings.potential_decay
+        for index, assignment in self.focus.assignments().items():
+            router = self.centroids.routers[index]
+            if self.focus.config.assignment == "causal":
+                top = assignment.probabilities.argmax(dim=-1).flatten()
+                share = average(torch.bincount(top, minlength=router.potential.numel()) / top.numel())
+                router.potential.copy_(balanced(router.potential, share, STEP_RATE))
+            else:
+                mean = average(assignment.potential.detach().float().mean(dim=0))
+                router.potential.copy_(mean if step == 0 else decay * router.potential + (1 - decay) * mean)
+            router.has_potential = True
 
 
 @torch.no_grad()
@@ -381,7 +366,7 @@ def _summary(loop: Loop, settings: TrainConfig, config: FocusConfig, initial: Ce
     validation, kept = loop.validation, loop.done
     if validation is not None and validation.plan.patience and validation.best is not None:
         kept = validation.best.step
-    last = loop.history[kept - 1] if 0 < kept <= len(loop.history) else loop.last
+    last = loop.history[min(kept, len(loop.history)) - 1] if loop.history else None  # older checkpoints hold none
     sequences = kept * settings.batch * settings.accumulation * loop.processes.num_processes
     summary: dict[str, Any] = {
         **_recorded_settings(settings, loop.ids),

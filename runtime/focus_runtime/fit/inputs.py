@@ -48,11 +48,7 @@ def texts_identity(texts: Texts) -> dict[str, Any]:
 
 
 def encode_domains(tokenizer: Any, texts: Texts, minimum: int, special_tokens: str) -> TokenStream | Mixture:
-    """Token stream of texts, or the streams of domains, each of at least `minimum` tokens.
-
-    Raises:
-        TextError: too few tokens. ConfigError: two domains have one name.
-    """
+    """Token stream of texts, or the streams of domains, each of at least `minimum` tokens."""
     domains = [part for part in texts if isinstance(part, TextDomain)]
     if not domains:
         return encode_texts(tokenizer, [text for text in texts if isinstance(text, str)], minimum, special_tokens)
@@ -74,17 +70,11 @@ def encode_domains(tokenizer: Any, texts: Texts, minimum: int, special_tokens: s
 
 @dataclass(frozen=True, slots=True)
 class ModelHashes:
-    """Hashes of a model's weights, computed once and handed on: the second reads every weight.
+    """Hashes of a model's weights, computed once and handed on: the second reads every weight."""
 
-    Attributes:
-        fingerprint: short, from a sample of the weights; stored with centroids and checkpoints.
-        weights: sha256 of every weight's bytes.
-    """
-
-    fingerprint: str
-    weights: str
+    fingerprint: str  # short, from a sample of the weights; stored with centroids and checkpoints
+    weights: str  # sha256 of every weight's bytes
 
     @classmethod
     def of(cls, model: Any) -> ModelHashes:
-        """Compute both hashes of a model, Focus not composed."""
         return cls(fingerprint(model), weights_sha256(model))

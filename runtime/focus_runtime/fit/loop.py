@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from focus_runtime.errors import ConfigError, InputError, MemoryShortError, TrainingError, TrainingStopped
 from focus_runtime.files import replacing
-from focus_runtime.fit.objective import StepLoss, StepValues
+from focus_runtime.fit.objective import StepLoss
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.fit.validation import Validation, average
 from focus_runtime.measure.memory import failures_named, longest_that_fits, tokens
@@ -43,11 +43,8 @@ class Loop:
     """One training.
 
     Attributes:
-        loss: (B, T) token ids -> what is minimised; runs under autocast.
         after_step: called after each optimiser step; returns dominance (mean, largest) and retained pairs.
         state: further tensors a checkpoint must hold, written back in place on resume.
-        identity: what a checkpoint must have been made for.
-        checkpoint: file it is kept in. None: it is not kept.
         around_step: step counted from 0 -> context in which its forward and backward passes run.
         rates: peak learning rate of every parameter, where they differ. None: the configuration's.
         history: every finished step's report, those before a resume included.
@@ -56,10 +53,10 @@ class Loop:
     ids: TokenStream | Mixture
     config: TrainConfig
     parameters: Sequence[nn.Parameter]
-    loss: Callable[[Tensor], StepLoss]
+    loss: Callable[[Tensor], StepLoss]  # (B, T) token ids -> what is minimised; runs under autocast
     after_step: Callable[[int], Shares] = lambda step: NO_GROUPS
     state: dict[str, Tensor] = field(default_factory=dict)
-    identity: dict[str, Any] = field(default_factory=dict)
+    identity: dict[str, Any] = field(default_factory=dict)  # what a checkpoint must have been made for
     checkpoint: Path | None = None
     around_step: Callable[[int], AbstractContextManager[Any]] = nullcontext
     phase: str = ""
@@ -77,10 +74,15 @@ class Loop:
         self.done = 0
         self._started = time.perf_counter()
         self._earlier_seconds: float | None = 0.0
+        lasting = asdict(self.config)
+        del lasting["checkpoint_every"]  # how often a resumed training saves may change
+        for option in fields(self.config):
+            if option.name in LATER_SETTINGS and lasting[option.name] == option.default:
+                del lasting[option.name]
         self.identity = {
             **self.identity,
             **({} if self.rates is None else {"rates": sorted(set(self.rates))}),
-            "settings": _lasting(self.config),
+            "settings": lasting,
             "phase": self.phase,
             "processes": self.processes.num_processes,
             "tokens": self.ids.numel(),
@@ -89,11 +91,6 @@ class Loop:
             self.identity["special_tokens"] = self.ids.special_tokens
         if self.validation is not None:
             self.identity["validation"] = self.validation.plan.identity
-
-    @property
-    def last(self) -> TrainStep | None:
-        """The last finished step's report."""
-        return self.history[-1] if self.history else None
 
     @property
     def values(self) -> list[Tensor]:
@@ -115,8 +112,8 @@ class Loop:
             groups.setdefault(rate / self.config.learning_rate, []).append(parameter)
         return [{"params": members, "factor": factor} for factor, members in groups.items()]
 
-    def resume(self) -> int:
-        """Take up the checkpoint; returns the steps it had finished."""
+    def resume(self) -> None:
+        """Take up the checkpoint."""
         assert self.checkpoint is not None
         self.done, content = load_state(self.checkpoint, self.identity)
         with torch.no_grad():
@@ -130,7 +127,6 @@ class Loop:
         self.history[:] = [TrainStep(*row) for row in content.get("history", [])]
         if self.validation is not None:
             self.validation.load(content["validation"], self.values)
-        return self.done
 
     def save(self) -> None:
         """Write the checkpoint; only the first process does."""
@@ -152,8 +148,8 @@ class Loop:
         on_step: Callable[[TrainStep], None] | None = None,
         should_stop: Callable[[], bool] = lambda: False,
         until: int | None = None,
-    ) -> TrainStep | None:
-        """Run the steps that are left, up to `until` in all; returns the last finished step's report.
+    ) -> None:
+        """Run the steps that are left, up to `until` in all.
 
         A stop by `should_stop` or Ctrl-C raises TrainingStopped, with the last finished step in the checkpoint.
         """
@@ -163,7 +159,6 @@ class Loop:
                 self._evaluate()  # the one that a stop came before
                 while self.done < last and not self.ended_early:
                     self._step(self.done)
-
                     if self.done % self.config.checkpoint_every == 0 or self.done == self.config.steps:
                         self.save()
                     if on_step is not None:
@@ -174,7 +169,6 @@ class Loop:
             except KeyboardInterrupt:
                 self.save()
                 raise TrainingStopped(self.done, self.checkpoint) from None
-        return self.last
 
     def _shortage(self) -> InputError:
         """The error for a step that did not fit, with what would fit in its place."""
@@ -232,7 +226,7 @@ class Loop:
         rows = step_sequences(self.ids, step, count, config.seq_len, config.seed)
         local_rows = rows[self.processes.process_index :: world].to(self.device)
         self.optimiser.zero_grad(set_to_none=True)
-        total = np.zeros(len(StepValues._fields))
+        total = np.zeros(4)
         for part in local_rows.split(config.batch):
             with self.around_step(step):
                 with self._autocast():
@@ -241,15 +235,16 @@ class Loop:
                 if not math.isfinite(total[0]):
                     break
                 self.scaler.scale(loss.objective / config.accumulation).backward()
-        values = StepValues(*average(torch.tensor(total, dtype=torch.float64, device=self.device)).tolist())
-        self._check(values.objective, step)
+        means = average(torch.tensor(total, dtype=torch.float64, device=self.device)).tolist()
+        objective, nll, divergence, layer_error = means
+        self._check(objective, step)
         with signals_deferred():
             self._apply(step)
             shares = self.after_step(step)
             self.done = step + 1
             speed = rows.numel() / (time.perf_counter() - clock)
-            parts = (self.phase, values.divergence, values.layer_error)
-            self.history.append(TrainStep(self.done, values.nll, *shares, rate, speed, *parts))
+            parts = (self.phase, divergence, layer_error)
+            self.history.append(TrainStep(self.done, nll, *shares, rate, speed, *parts))
 
     def _check(self, value: float, step: int, quantity: str = "the loss") -> None:
         """Refuse a value that is not finite before it reaches the weights."""
@@ -278,16 +273,6 @@ class Loop:
                 self._check(float(norm), step, "the gradient's norm")
         self.scaler.step(self.optimiser)
         self.scaler.update()
-
-
-def _lasting(config: TrainConfig) -> dict[str, Any]:
-    """The settings a resumed training must share; how often it saves may change."""
-    values = asdict(config)
-    del values["checkpoint_every"]
-    for option in fields(config):
-        if option.name in LATER_SETTINGS and values[option.name] == option.default:
-            del values[option.name]
-    return values
 
 
 @contextmanager
@@ -373,10 +358,7 @@ def save_state(path: Path, identity: Mapping[str, Any], step: int, content: Mapp
 
 
 def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Read a checkpoint of this very training; returns the steps finished and the content.
-
-    A missing, damaged or other training's checkpoint is a TrainingError, which names the first difference.
-    """
+    """Steps finished and content of a checkpoint of this very training, else a TrainingError with the difference."""
     if not path.exists():
         raise TrainingError(f"there is no checkpoint {path}", fix="start without --resume, or give the same --out")
     try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,34 +25,19 @@ from focus_runtime.composition.modes import Comparison
 from focus_runtime.measure.loss import final_hidden, slabs, token_nll, vocabulary_logits
 
 
-class StepValues(NamedTuple):
-    """Values of a `StepLoss`, nan for parts that were not measured."""
-
-    objective: float
-    nll: float
-    divergence: float
-    layer_error: float
-
-
 @dataclass(frozen=True, slots=True)
 class StepLoss:
-    """The loss of one pass, with its parts in nats per token. None: not measured.
+    """The loss of one pass, with its parts in nats per token. None: not measured."""
 
-    Attributes:
-        objective: scalar that is minimised.
-        nll: of the text.
-        divergence: KL(full attention || Focus).
-    """
-
-    objective: Tensor
-    nll: Tensor | None = None
-    divergence: Tensor | None = None
+    objective: Tensor  # scalar that is minimised
+    nll: Tensor | None = None  # of the text
+    divergence: Tensor | None = None  # KL(full attention || Focus)
     layer_error: Tensor | None = None
 
-    def values(self) -> StepValues:
-        """The numbers."""
+    def values(self) -> list[float]:
+        """Objective, loss, divergence and layer error; nan for what was not measured."""
         parts = (self.objective, self.nll, self.divergence, self.layer_error)
-        return StepValues(*(math.nan if part is None else part.item() for part in parts))
+        return [math.nan if part is None else part.item() for part in parts]
 
 
 def training_loss(focus: FocusModel, ids: Tensor, *, loss: str, distil_weight: float) -> StepLoss:
@@ -96,13 +81,8 @@ def distillation_loss(
     """Weighted sum of language model loss and divergence, means over all tokens but the last, in nats per token.
 
     The divergence of a token is KL(p || q) = sum over the vocabulary of p (log p - log q), with p the prediction from
-    `teacher` and q the one from `hidden`.
-
-    Args:
-        model: a Hugging Face causal language model with a frozen output embedding.
-        hidden: (B, T, d) from `final_hidden` under Focus; gets the gradient.
-        teacher: (B, T, d) from `final_hidden` with full attention.
-        ids: (B, T) token ids, T at least 2.
+    `teacher`, (B, T, d) of `final_hidden` with full attention, and q the one from `hidden`, the same under Focus, which
+    gets the gradient. The model's output embedding is frozen.
     """
     return StepLoss(*_InSlabs.apply(hidden, teacher, ids, model, nll_weight, divergence_weight))
 

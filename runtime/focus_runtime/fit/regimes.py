@@ -21,7 +21,7 @@ from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, ModelError
 from focus_runtime.fit.calibrate import calibrate_potentials
-from focus_runtime.fit.centroids import centroid_loop, train_centroids, training_focus
+from focus_runtime.fit.centroids import calibration_sequences, centroid_loop, train_centroids, training_focus
 from focus_runtime.fit.inputs import ModelHashes, texts_sha256
 from focus_runtime.fit.loop import Loop, checkpointing, gradients_of
 from focus_runtime.fit.objective import language_loss
@@ -30,7 +30,7 @@ from focus_runtime.measure.loss import check_positions
 from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
-from focus_runtime.text.sequences import TokenStream, encode_texts, even_sequences, recorded_special_tokens
+from focus_runtime.text.sequences import TokenStream, encode_texts, recorded_special_tokens
 
 PHASES = {"two_phase": ("centroids", "weights"), "from_scratch": ("weights",)}
 ROUTER_RATE = 3e-4  # a tenth of the usual rate of routers alone, which is where the first phase's cosine ends
@@ -41,18 +41,16 @@ class RegimePlan:
     """What is trained, for how long and how fast.
 
     Attributes:
-        regime: "two_phase" or "from_scratch".
         centroids: the phase of "two_phase" that trains only routers; its `seed` also initialises them.
         weights: the phase that trains all weights with the routers; `learning_rate` is the weights', `seed`
             initialises a model from scratch, and `hard` trains on the hard mask (straight-through) instead of the
             soft gate. Every phase counts its steps from 0, so equal seeds show both phases the same sequences.
-        router_rate: the routers' peak learning rate while weights train, on the same schedule.
     """
 
-    regime: str
+    regime: str  # "two_phase" or "from_scratch"
     centroids: TrainConfig | None = None
     weights: TrainConfig
-    router_rate: float = ROUTER_RATE
+    router_rate: float = ROUTER_RATE  # the routers' peak learning rate while weights train, on the same schedule
 
     def __post_init__(self) -> None:
         if self.regime not in PHASES:
@@ -74,17 +72,14 @@ class RegimeResult:
     """A trained model with its routers.
 
     Attributes:
-        twin: True for full attention.
-        centroids: calibrated routers; None for a twin.
-        phases: every step's report by phase, "centroids" and "weights".
         weights_before, weights_after: sha256 of the weights at the start of training and at its end.
         phase_seconds: how long each phase trained, pauses left out. None: an older version's checkpoint does not say.
     """
 
     plan: RegimePlan
-    twin: bool
+    twin: bool  # True for full attention
     model: Any
-    centroids: Centroids | None
+    centroids: Centroids | None  # calibrated routers; None for a twin
     phases: dict[str, list[TrainStep]] = field(default_factory=dict)
     weights_before: str = ""
     weights_after: str = ""
@@ -130,10 +125,6 @@ def run_regime(
             scratch, initial weights.
         checkpoint: folder with one file per phase; a finished phase is not run again on resume.
         should_stop: called after every step; True raises TrainingStopped, with the last step in the phase's file.
-
-    Raises:
-        ConfigError: the plan or a setting is wrong. ModelError: the model cannot be trained so. TextError: too little
-        text. TrainingError: a checkpoint does not fit, cannot be written, or the loss is no number.
     """
     if isinstance(model, FocusModel):
         raise ModelError("this is what compose() returned, not a model", fix="give the model, before compose()")
@@ -193,10 +184,9 @@ def run_regime(
 
 def initialised(model: Any, seed: int) -> Any:
     """A model of the same configuration with fresh fp32 weights, the same for the same seed on every device."""
-    configuration = copy.deepcopy(model.config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        fresh = type(model)(configuration)
+        fresh = type(model)(copy.deepcopy(model.config))
     return fresh.float().to(input_device(model)).eval()
 
 
@@ -219,8 +209,7 @@ def _weights_loop(
 def _finish(plan: RegimePlan, result: RegimeResult, centroids: Centroids, ids: TokenStream) -> None:
     """Estimate potentials for the trained weights, and record the training in the centroids."""
     settings = plan.weights
-    sequences = even_sequences(ids, settings.calibration_sequences, settings.seq_len)
-    calibrate_potentials(result.model, centroids, sequences.to(input_device(result.model)))
+    calibrate_potentials(result.model, centroids, calibration_sequences(result.model, ids, settings))
     steps = result.phases["weights"]
     centroids.training = {
         "regime": plan.regime,

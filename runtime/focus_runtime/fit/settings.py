@@ -64,9 +64,7 @@ class TrainConfig:
     """How something is trained; `FocusConfig` says what.
 
     Attributes:
-        learning_rate: peak of AdamW's rate, after `warmup` steps; then a cosine to a tenth of it.
         steepness_start: lambda of the first step, from which it grows in a straight line. None: the same in every step.
-        hard: train on the hard mask with straight-through gradients (log gate only).
         loss: what is minimised: "lm", the language model's loss; "distil", the divergence from full attention's
             predictions; "both", lm + distil_weight * distil; "layers", what Focus changes in the output of every layer
             on full attention's input. All but "lm" need frozen weights.
@@ -74,32 +72,29 @@ class TrainConfig:
             the settings of inference, for groups that are trained.
         hard_steps: number of last steps on the hard mask at the settings of inference, with straight-through gradients
             (log gate only).
-        potential_decay: factor of the running average of Sinkhorn's column terms.
-        calibration_sequences: training sequences on which the final potentials are estimated.
         special_tokens: "auto" (every sequence begins with what the tokenizer puts before a text) or "none".
-        mixed_precision: "no", "bf16" or "fp16" (autocast; fp16 with loss scaling, on a GPU).
     """
 
     steps: int = 300
     seq_len: int = 512
     batch: int = 1
     accumulation: int = 1
-    learning_rate: float = 3e-3
+    learning_rate: float = 3e-3  # peak of AdamW's rate, after `warmup` steps; then a cosine to a tenth of it
     warmup: int = 20
     weight_decay: float = 0.0
     clip: float = 1.0
     steepness: float = 8.0
     steepness_start: float | None = None
-    hard: bool = False
+    hard: bool = False  # train on the hard mask with straight-through gradients (log gate only)
     loss: str = "lm"
     distil_weight: float = 1.0
     learn: str = "groups"
     hard_steps: int = 0
-    potential_decay: float = 0.95
-    calibration_sequences: int = 32
+    potential_decay: float = 0.95  # factor of the running average of Sinkhorn's column terms
+    calibration_sequences: int = 32  # training sequences on which the final potentials are estimated
     seed: int = 0
     special_tokens: str = field(default=DEFAULT, repr=False)  # checkpoints of 0.2 hold the text of the others
-    mixed_precision: str = "no"
+    mixed_precision: str = "no"  # "no", "bf16" or "fp16" (autocast; fp16 with loss scaling, on a GPU)
     gradient_checkpointing: bool = False
     checkpoint_every: int = 50
 
@@ -161,26 +156,20 @@ class TrainConfig:
 class TrainStep:
     """What one step reported; parts that were not measured are nan.
 
-    Attributes:
-        loss: negative log-likelihood in nats per token, mean over the step's sequences.
-        dominance: share of tokens whose most probable group is the largest, mean over layers.
-        retained_pairs: pairs that the hard mask of later use keeps with this step's groups over causal pairs, mean over
-            layers.
-        phase: which part of a training in several parts.
-        divergence: KL from full attention's predictions in nats per token.
-        layer_error: mean over layers of the relative squared error of Focus's output.
+    `retained_pairs`: pairs that the hard mask of later use keeps with this step's groups over causal pairs, mean over
+    layers.
     """
 
     step: int
-    loss: float
-    dominance: float
+    loss: float  # negative log-likelihood in nats per token, mean over the step's sequences
+    dominance: float  # share of tokens whose most probable group is the largest, mean over layers
     dominance_max: float
     retained_pairs: float
     learning_rate: float
     tokens_per_second: float
-    phase: str = ""
-    divergence: float = math.nan
-    layer_error: float = math.nan
+    phase: str = ""  # which part of a training in several parts
+    divergence: float = math.nan  # KL from full attention's predictions in nats per token
+    layer_error: float = math.nan  # mean over layers of the relative squared error of Focus's output
 
     @property
     def perplexity(self) -> float:

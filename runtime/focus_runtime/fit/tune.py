@@ -91,20 +91,21 @@ def tune_budgets(
     target, else it is the closest.
 
     Args:
-        model: of the centroids, Focus not composed.
         centroids: from a file; their own budget is measured too if the search could give it.
         calibration, held_out: (N, T) token ids by domain; lengths of domains may differ.
         kept: file of an unfinished search, which `resume` continues; `forget_progress` removes it.
         cancelled: True stops the search with Cancelled; it is kept.
     """
-    model_hash = fingerprint(model)
+    model_hash, digest = fingerprint(model), hashlib.sha256()
+    for name, ids in calibration.items():
+        digest.update(name.encode() + b"\0" + ids.cpu().numpy().tobytes())
     with compose(model, centroids, budget=(), **settings) as focus:
         found = choices.settings(focus.config, max(ids.shape[1] for ids in calibration.values()))
         identity = {
             "model": model_hash,
             "centroids": centroids.sha256,
             "config": focus.config.to_json(),
-            "calibration": _digest(calibration),
+            "calibration": digest.hexdigest(),
             "dtype": str(model.dtype),
             "device": str(model.device),
             "settings": [asdict(one) for one in found],
@@ -139,13 +140,6 @@ def tune_budgets(
         tuned = replace(centroids, config=focus.config)
     found_for = zip(targets, results, checked, strict=True)
     return [_tuned(tuned, meter, result, target, rows) for target, result, rows in found_for]
-
-
-def _digest(sequences: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name, ids in sequences.items():
-        digest.update(name.encode() + b"\0" + ids.cpu().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _own_budget(meter: BudgetMeter, centroids: Centroids, given: set[HeadSetting], *, by_query: bool) -> Budget:
@@ -219,12 +213,12 @@ def save_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
     """Write the measurements of an unfinished search, and its estimates beside them."""
     rows = [
         {
-            "budget": [entry.to_dict() for entry in measured.budget],
-            "nll": measured.nll.tolist(),
-            "loss": measured.loss,
-            "pairs": measured.retained_pairs,
+            "budget": [entry.to_dict() for entry in row.budget],
+            "nll": row.nll.tolist(),
+            "loss": row.loss,
+            "pairs": row.retained_pairs,
         }
-        for measured in progress.known.values()
+        for row in progress.known.values()
     ]
     explain, costs = cannot_write("choose a writable folder", TrainingError), progress.costs
     content: dict[str, Any] = {"identity": dict(identity), "measured": rows, "costs": None}
@@ -250,7 +244,18 @@ def load_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
             Measured(read_budget(row["budget"]), np.array(row["nll"], dtype=np.float64), row["loss"], row["pairs"])
             for row in content["measured"]
         ]
-        costs = _read_costs(path, content["costs"]) if same else None
+        about, costs = content["costs"] if same else None, None
+        if about is not None:
+            with np.load(_costs_path(path)) as arrays:
+                costs = Costs(
+                    tuple(about["layers"]),
+                    HeadCounts(*about["counts"]),
+                    bool(about["by_query"]),
+                    tuple(HeadSetting(**setting) for setting in about["settings"]),
+                    arrays["products"],
+                    arrays["pairs"],
+                    int(arrays["sequences"]),
+                )
     except (OSError, ValueError, KeyError, TypeError, ConfigError, BadZipFile) as error:
         raise TrainingError(f"{path} cannot be read: {error}", fix=OTHER_SEARCH) from error
     if not same:
@@ -261,21 +266,6 @@ def load_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
         )
     progress.known |= {row.budget: row for row in rows}
     progress.costs = costs
-
-
-def _read_costs(path: Path, about: dict[str, Any] | None) -> Costs | None:
-    if about is None:
-        return None
-    with np.load(_costs_path(path)) as arrays:
-        return Costs(
-            tuple(about["layers"]),
-            HeadCounts(*about["counts"]),
-            bool(about["by_query"]),
-            tuple(HeadSetting(**setting) for setting in about["settings"]),
-            arrays["products"],
-            arrays["pairs"],
-            int(arrays["sequences"]),
-        )
 
 
 def forget_progress(path: Path) -> None:

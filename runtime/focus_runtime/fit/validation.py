@@ -28,15 +28,12 @@ def average(value: Tensor) -> Tensor:
 class ValidationPlan:
     """What is scored during a training, and when the training ends early.
 
-    Attributes:
-        sequences: held-out token ids (N, T) by domain.
-        every: steps between evaluations; the last step is evaluated too.
-        patience: evaluations in a row without a lower mean over the domains after which the training ends, with the
-            best evaluation's centroids; 0 never ends it and keeps the last.
+    `patience`: evaluations in a row without a lower mean over the domains after which the training ends, with the best
+    evaluation's centroids; 0 never ends it and keeps the last.
     """
 
-    sequences: Mapping[str, Tensor]
-    every: int
+    sequences: Mapping[str, Tensor]  # held-out token ids (N, T) by domain
+    every: int  # steps between evaluations; the last step is evaluated too
     patience: int = 0
 
     def __post_init__(self) -> None:
@@ -101,18 +98,14 @@ def validate(model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tup
 
 @dataclass(eq=False)
 class Validation:
-    """The evaluations of one training.
+    """The evaluations of one training, those before a resume included, and the first with the lowest mean.
 
-    Attributes:
-        evaluate: scores the training after a number of steps.
-        report: called with every new evaluation, once it is in the checkpoint.
-        history: evaluations so far, those before a resume included.
-        best: the one with the lowest mean over the domains; the first of equals.
+    `evaluate` scores the training after a number of steps. `report` gets every evaluation once the checkpoint has it.
     """
 
     plan: ValidationPlan
     evaluate: Callable[[int], Evaluation]
-    report: Callable[[Evaluation], None] = lambda evaluation: None
+    report: Callable[[Evaluation], None]
     history: list[Evaluation] = field(default_factory=list)
     best: Evaluation | None = None
     _best_values: list[Tensor] = field(default_factory=list)
@@ -132,14 +125,11 @@ class Validation:
         return made
 
     @property
-    def without_improvement(self) -> int:
-        """Evaluations since the best one."""
-        return 0 if self.best is None else len(self.history) - 1 - self.history.index(self.best)
-
-    @property
     def has_ended(self) -> bool:
         """Whether the patience is used up."""
-        return 0 < self.plan.patience <= self.without_improvement
+        if self.best is None:
+            return False
+        return 0 < self.plan.patience <= len(self.history) - 1 - self.history.index(self.best)
 
     @torch.no_grad()
     def restore_best(self, values: Sequence[Tensor]) -> None:

@@ -38,12 +38,10 @@ Links = dict[str, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64
 
 @dataclass(frozen=True, slots=True)
 class MassKept:
-    """Where full attention's probability goes under a Focus mask.
+    """Where full attention's probability goes under a Focus mask, in L layers.
 
-    Attributes:
-        layers: (L,) layer numbers.
-        shares: (N, L, H, 4) float64 by sequence, layer, query head and cause in the order of `MASS_CAUSES`, mean over
-            query positions; they add up to 1.
+    `shares`: (N, L, H, 4) float64 by sequence, layer, query head and cause in the order of `MASS_CAUSES`, mean over
+    query positions; they add up to 1.
     """
 
     layers: tuple[int, ...]
@@ -88,12 +86,9 @@ class MassKept:
 def attention_mass_kept(focus: FocusModel, sequences: Tensor) -> MassKept:
     """Share of the frozen model's full-attention probability that the Focus mask keeps, per layer and head.
 
-    The routers read the frozen model's own hidden states, so that mask and probabilities belong to the same run.
-
-    Args:
-        focus: what `compose` returned. Layers with their own attention are left out; a focused layer with a sliding
-            window counts its own window's pairs only.
-        sequences: (N, T) token ids, run one at a time.
+    The routers read the frozen model's own hidden states, so that mask and probabilities belong to the same run. Layers
+    with their own attention are left out; a focused layer with a sliding window counts its own window's pairs only.
+    `sequences`: (N, T) token ids, run one at a time.
     """
     if sequences.dim() != 2 or 0 in sequences.shape:
         raise InputError(f"sequences has shape {tuple(sequences.shape)}", expected="(sequences, tokens) token ids")
@@ -104,15 +99,10 @@ def attention_mass_kept(focus: FocusModel, sequences: Tensor) -> MassKept:
 
 @torch.no_grad()
 def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequence[HeadMask]] | None = None) -> Tensor:
-    """Full attention's probability by cause for groups already known, in one forward pass of the frozen model.
+    """Full attention's probability by cause in one forward pass of the frozen model over (B, T) ids without padding.
 
-    Args:
-        ids: (B, T) token ids without padding.
-        masks: by layer, as `focus.head_masks()` gives them after a Focus pass. None: the routers read the hidden states
-            of this pass.
-
-    Returns:
-        (B, L, H, 4) float64 over `focus.focused_layers`, in the order of `MASS_CAUSES`.
+    `masks` are by layer, as `focus.head_masks()` gives them after a Focus pass. None: the routers read the hidden
+    states of this pass. Returns (B, L, H, 4) float64 over `focus.focused_layers`, in the order of `MASS_CAUSES`.
     """
     assignments: dict[int, Assignment] = {}
     shares: dict[int, Tensor] = {}
@@ -120,13 +110,13 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequen
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
             return
+        counts = counts_of(query, key)
         if masks is not None:
             own = masks[layer.index]
         else:
-            heads = layer_heads(focus.config, layer.index, counts_of(query, key))
+            heads = layer_heads(focus.config, layer.index, counts)
             groups = memberships(assignments[layer.index], heads.top_ks, focus.config.top_k)
             own = head_masks(heads, groups, focus.config, layer.sliding)
-        counts = counts_of(query, key)
         found = torch.empty(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
         for mask in own:
             part = part_of(mask.group, counts)
@@ -150,21 +140,20 @@ def mass_by_cause(
 ) -> Tensor:
     """Probability of full causal attention by cause, mean over query positions: (B, Hq, 4) float64, adding up to 1.
 
-    Args:
-        query: (B, Hq, T, D); key: (B, Hkv, T, D), Hq a multiple of Hkv.
-        membership: (B, T) int64 bit sets.
-        rule: window, sinks and the layer's own sliding window, which bounds full attention too.
+    `query`: (B, Hq, T, D); `key`: (B, Hkv, T, D), Hq a multiple of Hkv; `membership`: (B, T) int64 bit sets. The rule's
+    sliding window bounds full attention too.
     """
     total = torch.zeros(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
-    for _, _, weights, causes in _blocks(query, key, membership, rule, scale, softcap):
-        total += _summed_by_cause(weights, causes).sum(dim=2)
+    for *_, shares in _blocks(query, key, membership, rule, scale, softcap):
+        total += shares.sum(dim=2)
     return total / query.shape[2]
 
 
 def _blocks(
     query: Tensor, key: Tensor, membership: Tensor, rule: PairRule, scale: float, softcap: float | None
-) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
-    """Blocks of query rows: (rows, keys, probabilities (B, Hq, rows, keys), causes (B, rows, keys, 4))."""
+) -> Iterator[tuple[slice, slice, Tensor, Tensor, Tensor]]:
+    """Blocks of query rows: (rows, keys, probabilities (B, Hq, rows, keys), causes (B, rows, keys, 4), sums by cause
+    (B, Hq, rows, 4) float64)."""
     batch, heads, length, _ = query.shape
     reach = rule.farthest(length) + 1
     step = max(1, BLOCK_SCORES // (batch * heads * length))
@@ -173,12 +162,9 @@ def _blocks(
         first = max(0, start - reach + 1)
         rows, keys = slice(start, stop), slice(first, stop)
         weights = full_probabilities(query[:, :, rows], key[:, :, keys], start - first, reach, scale, softcap)
-        yield rows, keys, weights, pair_causes(membership, rows, keys, rule)
-
-
-def _summed_by_cause(weights: Tensor, causes: Tensor) -> Tensor:
-    """(B, Hq, rows, 4) float64 probability of each query by cause."""
-    return torch.einsum("bhqk,bqkc->bhqc", weights, causes.to(weights.dtype)).double()
+        causes = pair_causes(membership, rows, keys, rule)
+        shares = torch.einsum("bhqk,bqkc->bhqc", weights, causes.to(weights.dtype)).double()
+        yield rows, keys, weights, causes, shares
 
 
 def full_probabilities(
@@ -206,12 +192,10 @@ def full_probabilities(
 def pair_causes(membership: Tensor, rows: slice, keys: slice, rule: PairRule) -> Tensor:
     """The one cause of each pair of queries (rows) and keys: (B, rows, keys, 4) bool in the order of `MASS_CAUSES`."""
     position = torch.arange(membership.shape[1], device=membership.device)
-    sides = (membership[:, rows], membership[:, keys], position[rows], position[keys])
-    none = torch.zeros_like(membership)
-    no_sinks = replace(rule, num_sinks=0)
-    local = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], no_sinks)
-    near = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], rule)
-    allowed = allowed_pairs(*sides, rule)
+    own, no_groups = (membership[:, rows], membership[:, keys]), torch.zeros_like(membership)
+    none, at = (no_groups[:, rows], no_groups[:, keys]), (position[rows], position[keys])
+    local = allowed_pairs(*none, *at, replace(rule, num_sinks=0))
+    near, allowed = allowed_pairs(*none, *at, rule), allowed_pairs(*own, *at, rule)
     return torch.stack([local, near & ~local, allowed & ~near, ~allowed], dim=-1)
 
 
@@ -219,16 +203,13 @@ def pair_causes(membership: Tensor, rows: slice, keys: slice, rule: PairRule) ->
 class LayerAttention:
     """Full attention of one layer under a mask: H query heads, at most N links of each kind and head.
 
-    Attributes:
-        shares: (H, 4) float64 share of probability in the order of `MASS_CAUSES`, mean over query positions.
-        links: kind of `LINK_KINDS` -> (H, N) query, key and probability, strongest first; no link where it is 0.
-        queries: (T, 4) share of probability by cause of each query position, mean over heads.
+    `shares`: (H, 4) float64 share of probability in the order of `MASS_CAUSES`, mean over query positions.
     """
 
     layer: int
     shares: NDArray[np.float64]
-    links: Links
-    queries: NDArray[np.float64]
+    links: Links  # kind of `LINK_KINDS` -> (H, N) query, key and probability, strongest first; no link where it is 0
+    queries: NDArray[np.float64]  # (T, 4) share of probability by cause of each query position, mean over heads
 
 
 def measure_attention(
@@ -247,7 +228,6 @@ def measure_attention(
             have S distinct top-k, in the order of `LayerHeads.top_ks`.
         config: settings of that run.
         top: links kept of each kind, layer and head.
-        progress: called after each layer with the number done and the total; may raise to stop.
     """
     check_positions(model, len(ids))
     if any(bits.shape[-1] != len(ids) for bits in membership.values()):
@@ -263,8 +243,7 @@ def measure_attention(
             return
         heads = layer_heads(focus.config, layer.index, counts_of(query, key))
         masks = head_masks(heads, groups[layer.index].to(query.device), focus.config, layer.sliding)
-        own = _by_head(query, key, masks, scale=scale, softcap=softcap, top=top)
-        layers.append(LayerAttention(layer.index, *own))
+        layers.append(LayerAttention(layer.index, *_by_head(query, key, masks, scale=scale, softcap=softcap, top=top)))
         progress(len(layers), len(groups))
 
     with compose(model, routers, assignment="sinkhorn") as focus:
@@ -308,10 +287,9 @@ def mass_and_links(
     by_query = torch.zeros(length, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     total = torch.zeros(heads, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     best = {kind: _Strongest(heads, top, length) for kind in LINK_KINDS}
-    for rows, keys, weights, causes in _blocks(query, key, membership, rule, scale, softcap):
-        shares = _summed_by_cause(weights, causes)[0]
-        total += shares.sum(dim=1)
-        by_query[rows] = shares.mean(dim=0)
+    for rows, keys, weights, causes, shares in _blocks(query, key, membership, rule, scale, softcap):
+        total += shares[0].sum(dim=1)
+        by_query[rows] = shares[0].mean(dim=0)
         for kind, cause in LINK_KINDS.items():
             best[kind].add(weights[0] * causes[0, ..., MASS_CAUSES.index(cause)], rows.start, keys.start)
     links = {kind: strongest.arrays() for kind, strongest in best.items()}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -63,11 +62,7 @@ def _finite(values: ArrayLike, dimensions: tuple[int, ...]) -> Floats:
 
 
 def mean_interval(
-    values: ArrayLike,
-    weights: ArrayLike | None = None,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    values: ArrayLike, weights: ArrayLike | None = None, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
     """Weighted mean over units, and over training seeds where there are several, with a bootstrap interval.
 
@@ -76,13 +71,15 @@ def mean_interval(
     spread (see `student_widening`; degrees of freedom after Satterthwaite). With fewer than `COARSE_BELOW` units it is
     the t interval itself.
 
-    Args:
-        values: (N,) one number for each unit, or (S, N) for S seeds.
-        weights: (N,) how much each unit counts, such as its tokens. None: equally.
+    `values`: (N,) one number for each unit, or (S, N) for S seeds. `weights`: (N,) how much each unit counts, such as
+    its tokens. None: equally.
     """
     table = np.atleast_2d(_finite(values, (1, 2)))
     seeds, units = table.shape
-    weight = _weights(weights, units)
+    weight = np.ones(units) if weights is None else _finite(weights, (1,))
+    if weight.size != units or (weight <= 0).any():
+        raise InputError(f"{weight.size} weights for {units} units", expected="one weight above 0 for each")
+    weight = weight / weight.mean()
     seed_means = table @ weight / weight.sum()
     value = float(seed_means.mean())
     if units == 1:
@@ -93,7 +90,12 @@ def mean_interval(
     if variance <= (1e-12 * max(1.0, abs(value))) ** 2:  # identical values, but for rounding
         return Interval(value, value, value, units, seeds)
     freedom = variance**2 / (by_unit**2 / (units - 1) + (by_seed**2 / (seeds - 1) if seeds > 1 else 0.0))
-    below, above = _shape(table, weight, value, resamples, seed) if units >= COARSE_BELOW else (1.0, 1.0)
+    below = above = 1.0  # how far the tails reach, against a normal distribution of the bootstrap's spread
+    if units >= COARSE_BELOW:
+        means = resampled_means(table, weight, resamples, seed)
+        normal = NormalDist().inv_cdf((1 + LEVEL) / 2) * means.std()
+        low, high = percentile_ends(means)
+        below, above = max(0.0, float((value - low) / normal)), max(0.0, float((high - value) / normal))
     reach = student_quantile(freedom, (1 + LEVEL) / 2) * math.sqrt(variance)
     return Interval(value, value - below * reach, value + above * reach, units, seeds)
 
@@ -146,7 +148,6 @@ def student_quantile(freedom: float, probability: float) -> float:
     return float(stdtrit(freedom, probability))
 
 
-@cache
 def student_widening(units: int) -> float:
     """Factor that widens a percentile interval over n units to Student's t with the unbiased spread.
 
@@ -156,16 +157,6 @@ def student_widening(units: int) -> float:
     probability = (1 + LEVEL) / 2
     t_over_normal = student_quantile(units - 1, probability) / NormalDist().inv_cdf(probability)
     return t_over_normal * math.sqrt(units / (units - 1))
-
-
-def _weights(weights: ArrayLike | None, units: int) -> Floats:
-    """Scaled to a mean of one."""
-    if weights is None:
-        return np.ones(units)
-    weight = _finite(weights, (1,))
-    if weight.size != units or (weight <= 0).any():
-        raise InputError(f"{weight.size} weights for {units} units", expected="one weight above 0 for each")
-    return weight / weight.mean()
 
 
 def resampled_means(table: Floats, weight: Floats, resamples: int, seed: int) -> Floats:
@@ -179,14 +170,6 @@ def resampled_means(table: Floats, weight: Floats, resamples: int, seed: int) ->
         by_seed = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=count)
         means.append(((by_seed @ weighted) * picked).sum(axis=1) / (seeds * (picked @ weight)))
     return np.concatenate(means)
-
-
-def _shape(table: Floats, weight: Floats, value: float, resamples: int, seed: int) -> tuple[float, float]:
-    """How far the bootstrap's tails reach below and above the mean, against a normal distribution of its spread."""
-    means = resampled_means(table, weight, resamples, seed)
-    normal = NormalDist().inv_cdf((1 + LEVEL) / 2) * means.std()
-    low, high = percentile_ends(means)
-    return max(0.0, float((value - low) / normal)), max(0.0, float((high - value) / normal))
 
 
 def sign_flip_test(differences: ArrayLike, *, resamples: int = 20_000, seed: int = 0) -> float:

@@ -44,11 +44,7 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     Where the output embedding is frozen and the hidden states need a gradient, that is computed along with the loss, so
     that no logits are kept for the backward pass. Differentiable once.
 
-    Args:
-        hidden: (B, T, d) from `final_hidden`.
-
-    Returns:
-        (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
+    (B, T, d) from `final_hidden` gives (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
     """
     frozen = not any(p.requires_grad for p in model.get_output_embeddings().parameters())
     if frozen and hidden.requires_grad and torch.is_grad_enabled():
@@ -68,12 +64,11 @@ class _FrozenHead(torch.autograd.Function):
         grads = torch.zeros_like(hidden)
         nll = torch.empty(ids.shape[0], ids.shape[1] - 1, dtype=torch.float32, device=hidden.device)
         for slab in slabs(nll.shape[1]):
-            target = ids[:, slab.start + 1 : slab.stop + 1, None]
             with torch.enable_grad():
                 part = hidden[:, slab].detach().requires_grad_()
                 logits = vocabulary_logits(model, part)
             logs = torch.log_softmax(logits.detach(), dim=-1)
-            target = target.to(logs.device)
+            target = ids[:, slab.start + 1 : slab.stop + 1, None].to(logs.device)
             nll[:, slab] = -logs.gather(-1, target)[..., 0]
             probabilities = logs.exp_()  # the gradient of a loss is these, less one at the token itself
             probabilities.scatter_add_(-1, target, probabilities.new_full((), -1.0).expand(target.shape))
@@ -142,19 +137,12 @@ def dominance(probabilities: Tensor) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Predictions of one pass over T tokens; entry t is for token t+1 given tokens 0 to t.
+    """Predictions of one pass over T tokens; entry t is for token t+1 given tokens 0 to t."""
 
-    Attributes:
-        nll: (T-1,) float64 loss in nats.
-        token_ids: (T-1, N) int64 the most probable tokens, most probable first.
-        probabilities: (T-1, N) float32 of these.
-        ranks: (T-1,) int64 rank of the real token in the whole vocabulary, from 1.
-    """
-
-    nll: NDArray[np.float64]
-    token_ids: NDArray[np.int64]
-    probabilities: NDArray[np.float32]
-    ranks: NDArray[np.int64]
+    nll: NDArray[np.float64]  # (T-1,) float64 loss in nats
+    token_ids: NDArray[np.int64]  # (T-1, N) int64 the most probable tokens, most probable first
+    probabilities: NDArray[np.float32]  # (T-1, N) float32 of these
+    ranks: NDArray[np.int64]  # (T-1,) int64 rank of the real token in the whole vocabulary, from 1
 
 
 @torch.no_grad()

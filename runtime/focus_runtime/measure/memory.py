@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from focus_runtime.composition.observe import hooked
 from focus_runtime.errors import InputError, MemoryShortError
 from focus_runtime.failures import LONGEST_TEXT, Advice, device_failure, is_lost_gpu, is_out_of_memory, release
 from focus_runtime.measure.loss import final_hidden, token_nll
@@ -19,8 +20,6 @@ from focus_runtime.models.devices import device_names, input_device
 PROBE_SHARE = 16  # of the text, read to see what a token takes
 PROBE_TOKENS = 64  # at least; fewer say little
 USABLE = 0.8  # of the free memory: what a token takes varies with the length
-
-Read = Callable[[int], Any]  # reads so many tokens, as the work that failed would
 
 
 @contextmanager
@@ -47,12 +46,16 @@ def within_memory(
 ) -> Iterator[None]:
     """Let work run a model, and name what it ran on, where and what would fit if the memory does not suffice.
 
-    The length named is that of the model's latest pass over several tokens.
-
-    Args:
-        read: reads (B, T) token ids as the work does. None: a pass of the model as it then is, with its loss.
+    The length named is that of the model's latest pass over several tokens. `read` reads (B, T) token ids as the work
+    does. None: a pass of the model as it then is, with its loss.
     """
     latest: list[Tensor] = []
+
+    @torch.no_grad()
+    def with_loss(ids: Tensor) -> None:
+        token_nll(model, final_hidden(model, ids), ids)
+
+    again = read or with_loss
 
     def keep(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         if inputs and inputs[0].dim() == 2 and inputs[0].shape[1] > 1:  # not a decode step
@@ -65,22 +68,13 @@ def within_memory(
             problem = f"{advice.work}the model needs more memory than there is on {device}"
             return MemoryShortError(problem, fix=advice.otherwise)
         ids, fitting = latest[0], None
-        again = read or (lambda ids: _pass(model, ids))
         if advice.fits:
             fitting = longest_that_fits(lambda count: again(ids[:, :count]), ids.shape[1], input_device(model))
         return shortage_of(tokens(*ids.shape), device, fitting, advice)
 
     hook = model.get_input_embeddings().register_forward_pre_hook(keep)
-    try:
-        with failures_named(shortage):
-            yield
-    finally:
-        hook.remove()
-
-
-def _pass(model: Any, ids: Tensor) -> None:
-    with torch.no_grad():
-        token_nll(model, final_hidden(model, ids), ids)
+    with hooked([hook]), failures_named(shortage):
+        yield
 
 
 def shortage_of(what: str, device: str, fitting: int | None, advice: Advice) -> MemoryShortError:
@@ -96,11 +90,11 @@ def tokens(rows: int, length: int) -> str:
     return f"{length:,} tokens" if rows == 1 else f"{rows} sequences of {length:,} tokens"
 
 
-def longest_that_fits(read: Read, length: int, device: torch.device, *, reserve: int = 0) -> int | None:
+def longest_that_fits(read: Callable[[int], Any], length: int, device: torch.device, *, reserve: int = 0) -> int | None:
     """Tokens of a text of `length`, which did not fit, for which the free memory should suffice; None if unknown.
 
-    What a token takes is measured on the beginning of the text. Memory grows in proportion to the tokens: no backend
-    that `auto` chooses for long texts holds all pairs. `reserve`: bytes that are needed besides.
+    What a token takes is measured by `read`, the work on so many tokens from the beginning. Memory grows in proportion
+    to the tokens: no backend that `auto` chooses for long texts holds all pairs. `reserve`: bytes needed besides.
     """
     probe = max(PROBE_TOKENS, length // PROBE_SHARE)
     if probe >= length:

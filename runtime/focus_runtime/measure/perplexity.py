@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,16 +30,13 @@ MANY_SEEDS = 3
 class Perplexity:
     """exp of the mean negative log-likelihood of the scored tokens.
 
-    Attributes:
-        nll: (scored,) float64 nats, in text order.
-        length: most tokens a score is conditioned on, its own included.
-        stride: tokens a window moves by; beyond the first window, at least length - stride tokens precede every score.
+    `stride`: tokens a window moves by; beyond the first window, at least length - stride tokens precede every score.
     """
 
     value: float
     scored: int
-    nll: NDArray[np.float64]
-    length: int
+    nll: NDArray[np.float64]  # (scored,) float64 nats, in text order
+    length: int  # most tokens a score is conditioned on, its own included
     stride: int
 
     def __float__(self) -> float:
@@ -100,13 +98,9 @@ def perplexity(
         model: a Hugging Face causal language model, or what `compose` returned (then under Focus).
         text: a string, or the token ids of one text.
         tokenizer: needed for a string, and for windows that begin with BOS where token ids do.
-        length: tokens of a window.
         stride: tokens by which the window moves. None: half of `length`.
         max_tokens: score at most the first so many tokens.
         special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
-
-    Raises:
-        InputError: too little text, or settings out of range.
     """
     model = model.model if isinstance(model, FocusModel) else model
     for name, number in (("length", length), ("stride", stride), ("max_tokens", max_tokens)):
@@ -142,23 +136,13 @@ def perplexity(
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What one setting gave on a fixed list of sequences.
+    """What one setting gave on a fixed list of sequences; by focused layer, means over them, empty without Focus."""
 
-    Attributes:
-        nll: (N,) float64, mean negative log-likelihood of every sequence, nats per token.
-        scored: (N,) int64, tokens scored in each.
-        dominance: (L,) share of a sequence's tokens whose most probable group is its largest, mean over sequences, by
-            focused layer; empty without Focus.
-        retained_pairs: (L,) allowed pairs over causal pairs.
-        distant_kept: (L,) of the pairs beyond window and sinks, the share kept, mean over the heads that have some; NaN
-            where none has.
-    """
-
-    nll: NDArray[np.float64]
-    scored: NDArray[np.int64]
-    dominance: NDArray[np.float64]
-    retained_pairs: NDArray[np.float64]
-    distant_kept: NDArray[np.float64]
+    nll: NDArray[np.float64]  # (N,) float64, mean negative log-likelihood of every sequence, nats per token
+    scored: NDArray[np.int64]  # (N,) int64, tokens scored in each
+    dominance: NDArray[np.float64]  # (L,) share of a sequence's tokens whose most probable group is its largest
+    retained_pairs: NDArray[np.float64]  # (L,) allowed pairs over causal pairs
+    distant_kept: NDArray[np.float64]  # (L,) share of pairs beyond window and sinks, over heads with some; else NaN
 
     @property
     def loss(self) -> float:
@@ -194,27 +178,22 @@ def score(model: Any, sequences: Tensor) -> Scores:
     device = input_device(network)
     check_positions(network, sequences.shape[1])
     losses, counts = [], []
-    shares: dict[int, list[tuple[float, float, float | None]]] = {}
+    shares: dict[int, list[tuple[float, float, float | None]]] = defaultdict(list)
     for ids in sequences.to(device).split(1):
         nll = token_nll(network, final_hidden(network, ids), ids).double()
         losses.append(nll.mean().item())
         counts.append(nll.numel())
-        masks = {} if focus is None else focus.head_masks()
-        assignments = {} if focus is None else focus.assignments()
-        for index, assignment in assignments.items():
-            row = (dominance(assignment.probabilities), *layer_shares(masks[index]))
-            shares.setdefault(index, []).append(row)
+        if focus is not None:
+            masks = focus.head_masks()
+            for index, assignment in focus.assignments().items():
+                shares[index].append((dominance(assignment.probabilities), *layer_shares(masks[index])))
     means = [[mean_of_some(column) for column in zip(*rows, strict=True)] for _, rows in sorted(shares.items())]
     columns = np.array(means, dtype=np.float64).reshape(-1, 3).T
     return Scores(np.array(losses), np.array(counts), columns[0], columns[1], columns[2])
 
 
 def compare(
-    full: Scores,
-    focus: Scores | Sequence[Scores],
-    *,
-    documents: Sequence[Any] | None = None,
-    seed: int = 0,
+    full: Scores, focus: Scores | Sequence[Scores], *, documents: Sequence[Any] | None = None, seed: int = 0
 ) -> dict[str, Any]:
     """Focus against full attention on the same sequences: perplexities, their difference, and how sure it is.
 
@@ -223,7 +202,6 @@ def compare(
     losses of several seeds averaged first.
 
     Args:
-        full: from `score` of the model as it is.
         focus: from `score` under Focus, or several of them, one for each training seed.
         documents: (N,) which document each sequence is from. None: all are of one.
 
@@ -252,11 +230,8 @@ def compare(
     differences = table - plain
     nats = mean_interval(differences, tokens, seed=seed)
     paired = differences.mean(axis=0) * tokens / tokens.mean()
-    tests = {
-        "sign_flip": sign_flip_test(paired, seed=seed),
-        "bootstrap": bootstrap_test(paired, seed=seed),
-        "wilcoxon": wilcoxon_test(differences.mean(axis=0)),
-    }
+    tests = {"sign_flip": sign_flip_test(paired, seed=seed), "bootstrap": bootstrap_test(paired, seed=seed)}
+    tests["wilcoxon"] = wilcoxon_test(differences.mean(axis=0))
     return {
         "full_perplexity": mean_interval(plain, tokens, seed=seed).through(math.exp).to_dict(),
         "focus_perplexity": mean_interval(table, tokens, seed=seed).through(math.exp).to_dict(),

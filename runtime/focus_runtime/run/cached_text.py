@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,22 +16,18 @@ from transformers import DynamicCache
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.measure.loss import final_hidden, vocabulary_logits
-from focus_runtime.measure.timing import MODES, attending, synchronise
+from focus_runtime.measure.timing import MODES, attending, milliseconds
 from focus_runtime.models.devices import input_device
 from focus_runtime.models.structure import attention_modules, cache_argument, sliding_window_of
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One generated token of a mode, "full" or "focus".
-
-    Attributes:
-        groups: its most probable group by layer; None for full attention, which has none (see `groups_afterwards`).
-    """
+    """One generated token of a mode, "full" or "focus"."""
 
     mode: str
     token_id: int
-    groups: dict[int, int] | None
+    groups: dict[int, int] | None  # the most probable by layer; full attention has none (see `groups_afterwards`)
     milliseconds: float  # what computing the next token took
 
 
@@ -54,18 +49,14 @@ class _Writer:
         """Choose a token, then read it, which decides its groups and the next token's probabilities."""
         scores = self.logits if self.temperature == 0 else self.logits / self.temperature + noise
         token = scores.argmax()
-        synchronise(token.device)
-        start = time.perf_counter()
-        self.logits = self._forward(token[None, None])
-        synchronise(token.device)
-        spent = (time.perf_counter() - start) * 1000
-        return Step(self.mode, int(token), _groups(self.focus, -1) if self.mode == "focus" else None, spent)
 
+        def read() -> None:
+            self.logits = self._forward(token[None, None])
 
-def _groups(focus: FocusModel, position: int) -> dict[int, int]:
-    return {
-        index: int(assignment.probabilities[0, position].argmax()) for index, assignment in focus.assignments().items()
-    }
+        spent, groups = milliseconds(read, token.device), None
+        if self.mode == "focus":
+            groups = {index: int(one.probabilities[0, -1].argmax()) for index, one in self.focus.assignments().items()}
+        return Step(self.mode, int(token), groups, spent)
 
 
 @torch.no_grad()
@@ -105,15 +96,11 @@ def groups_afterwards(focus: FocusModel, ids: Tensor, start: int) -> list[dict[i
 
 @dataclass(slots=True)
 class LiveText:
-    """One text with what Focus decided of it so far.
-
-    Attributes:
-        groups: by layer, the most probable group of every token.
-    """
+    """One text with what Focus decided of it so far."""
 
     focus: FocusModel  # attached while `read` runs
     ids: list[int] = field(default_factory=list)
-    groups: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    groups: dict[int, NDArray[np.int64]] = field(default_factory=dict)  # by layer, the most probable of every token
     logits: torch.Tensor | None = None  # (V,) of the token after the last one; None for an empty text
     _cache: Any = None
 

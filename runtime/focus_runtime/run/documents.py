@@ -32,7 +32,8 @@ from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.memory import within_memory
 from focus_runtime.measure.timing import both_passes, synchronise
-from focus_runtime.models.devices import compute_devices, input_device
+from focus_runtime.models.devices import compute_devices, input_device, place
+from focus_runtime.models.loading import fingerprint, load_model
 from focus_runtime.models.structure import head_counts
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids
@@ -40,6 +41,7 @@ from focus_runtime.run.folder import CorpusFolder, Tables
 from focus_runtime.run.source import Document, Skipped
 from focus_runtime.run.text import layer_groups, read_tokens, stacked, text_notes
 from focus_runtime.run.trace import LayerGroups
+from focus_runtime.text.tagging import tag
 from focus_runtime.text.tokens import TokenizedText
 
 Task = tuple[int, Document]
@@ -47,11 +49,7 @@ Task = tuple[int, Document]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusJob:
-    """What is done with every document.
-
-    Attributes:
-        centroids, random_baseline: learned and random centroids, or files of them; with potentials where needed.
-    """
+    """What is done with every document; centroids have potentials where they are needed."""
 
     model: str
     cache_dir: Path
@@ -68,20 +66,14 @@ class CorpusJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What became of a document.
-
-    Attributes:
-        model_seconds, seconds: in forward passes, and in all. A document that a worker which died had finished has
-            none in forward passes.
-        kind, reason: why it was skipped.
-    """
+    """What became of a document."""
 
     number: int
     name: str
     tokens: int = 0
-    model_seconds: float = 0.0
+    model_seconds: float = 0.0  # in forward passes; none where a worker that died had finished the document
     seconds: float = 0.0
-    kind: str = ""
+    kind: str = ""  # why it was skipped, and in words
     reason: str = ""
     fatal: str = ""  # why no document can be analysed any more
     worker: str = ""
@@ -109,8 +101,9 @@ class CorpusWorker(AbstractContextManager["CorpusWorker"]):
         """Analyse a document and write it, unless it is there already from the same text."""
         start, folder = time.perf_counter(), self.job.folder
         outcome = Outcome(number=number, name=document.name, worker=self._name)
-        if folder.text_hash(number) == document.sha256:  # a worker had written it before it was killed
-            return replace(outcome, tokens=folder.num_tokens(number), seconds=time.perf_counter() - start)
+        tokens = folder.tokens_of(number, document.sha256)
+        if tokens is not None:  # a worker had written it before it was killed
+            return replace(outcome, tokens=tokens, seconds=time.perf_counter() - start)
         try:
             tables = self._analyst.analyze(document)
         except TextError as error:
@@ -134,9 +127,6 @@ def check_gpu() -> None:
 
 
 def _load(job: CorpusJob) -> tuple[Any, Any]:
-    from focus_runtime.models.devices import place
-    from focus_runtime.models.loading import fingerprint, load_model
-
     if job.device == "cuda":
         check_gpu()
     placement = place(job.device, job.dtype)
@@ -164,22 +154,15 @@ class _Pass:
     layers: list[LayerGroups]
     others: dict[int, NDArray[np.int64]]
 
-    @property
-    def membership(self) -> NDArray[np.int64]:
-        """(L, T) bit sets of the configuration's top-k."""
-        return np.stack([layer.membership for layer in self.layers])
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """(L, T, K)."""
-        return np.stack([layer.probabilities for layer in self.layers])
+    def stacked(self, name: str) -> NDArray[Any]:
+        """(L, T, ...) values of all layers."""
+        return np.stack([getattr(layer, name) for layer in self.layers])
 
 
 class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
     """Focus composed onto a model once, for any number of documents; leaving the block takes it off again.
 
-    Args:
-        random_baseline: random centroids of the same shape and settings, balanced likewise; None leaves that pass out.
+    `random_baseline` has the same shape and settings and is balanced likewise; None leaves that pass out.
     """
 
     def __init__(
@@ -277,8 +260,6 @@ def _tokens(tokens: TokenizedText, full: NDArray[np.float32], focus: NDArray[np.
     count = len(tokens.ids)
     pos = dep = sentence = pa.nulls(count)
     if tags:
-        from focus_runtime.text.tagging import tag
-
         tagged = tag(tokens.text, tokens.starts, tokens.ends)
         pos, dep, sentence = tagged.pos, tagged.dep, tagged.sentence
     return pa.table(
@@ -303,22 +284,22 @@ def _after_first(nll: NDArray[np.float32]) -> pa.Array:
 
 
 def _assignments(focus: FocusModel, learned: _Pass, random: _Pass | None) -> pa.Table:
-    membership, g = learned.membership, learned.probabilities
+    membership = learned.stacked("membership")
     layers, tokens = membership.shape
     unknown = {kind: pa.nulls(layers * tokens, kind) for kind in (pa.int64(), pa.int32())}
     columns: dict[str, Any] = {
         "layer": np.repeat(np.array(focus.focused_layers, dtype=np.int32), tokens),
         "position": np.tile(np.arange(tokens, dtype=np.int32), layers),
         "membership": membership.ravel(),
-        "top_group": g.argmax(axis=2).astype(np.int32).ravel(),
-        "confidence": g.max(axis=2).ravel(),
-        "entropy": np.concatenate([layer.entropy for layer in learned.layers]),
+        "top_group": learned.stacked("top_group").astype(np.int32).ravel(),
+        "confidence": learned.stacked("probabilities").max(axis=2).ravel(),
+        "entropy": learned.stacked("entropy").ravel(),
         "random_membership": unknown[pa.int64()],
         "random_top_group": unknown[pa.int32()],
     }
     if random is not None:
-        columns["random_membership"] = random.membership.ravel()
-        columns["random_top_group"] = random.probabilities.argmax(axis=2).astype(np.int32).ravel()
+        columns["random_membership"] = random.stacked("membership").ravel()
+        columns["random_top_group"] = random.stacked("top_group").astype(np.int32).ravel()
     for k, own in learned.others.items():
         columns[f"membership_top_{k}"] = own.ravel()
         columns[f"random_membership_top_{k}"] = unknown[pa.int64()] if random is None else random.others[k].ravel()
@@ -327,7 +308,9 @@ def _assignments(focus: FocusModel, learned: _Pass, random: _Pass | None) -> pa.
 
 def _layers(focus: FocusModel, layers: list[LayerGroups]) -> pa.Table:
     tokens, dropped = layers[0].membership.size, CAUSES.index("dropped")
-    by_part = _pair_counts(layers)
+    parts = [part for layer in layers for part in layer.heads]
+    totals = pair_totals(np.stack([part.membership for part in parts]), [part.rule for part in parts])
+    by_part = np.split(totals, np.cumsum([len(layer.heads) for layer in layers])[:-1])  # (P, 5) of one head of each
     alike = all(len(layer.heads) == 1 for layer in layers)  # then means over heads are whole numbers
     weights = [[len(part.group.heads) for part in layer.heads] for layer in layers]
     means = [np.average(own, axis=0, weights=heads) for own, heads in zip(by_part, weights, strict=True)]
@@ -338,17 +321,10 @@ def _layers(focus: FocusModel, layers: list[LayerGroups]) -> pa.Table:
         "dominance": [layer.dominance for layer in layers],
         "retained_pairs": 1.0 - counts[:, dropped] / (tokens * (tokens + 1) // 2),
         **{cause: counts[:, place] for place, cause in enumerate(CAUSES)},
-        "sliding_window": pa.array([layer.heads[0].rule.sliding_window for layer in layers], pa.int64()),
+        "sliding_window": pa.array([layer.sliding_window for layer in layers], pa.int64()),
         "dropped_by_part": pa.array([own[:, dropped].tolist() for own in by_part], pa.list_(pa.int64())),
     }
     if focus.config.budget:
         for name, heads in zip(("key_value_heads", "query_heads"), head_counts(focus.model), strict=True):
             columns[name] = pa.array([heads] * len(layers), pa.int32())
     return pa.table(columns)
-
-
-def _pair_counts(layers: list[LayerGroups]) -> list[NDArray[np.int64]]:
-    """(P, 5) pairs by cause of one head of each part of every layer."""
-    parts = [part for layer in layers for part in layer.heads]
-    totals = pair_totals(np.stack([part.membership for part in parts]), [part.rule for part in parts])
-    return np.split(totals, np.cumsum([len(layer.heads) for layer in layers])[:-1])

@@ -52,19 +52,14 @@ class CorpusFolder:
         """One table's files of some documents, or of all."""
         return [str(self.document(n) / f"{table}.parquet") for n in (self.numbers() if numbers is None else numbers)]
 
-    def text_hash(self, number: int) -> str | None:
-        """The text a document was made from; None where there is no such document."""
+    def tokens_of(self, number: int, text_sha256: str) -> int | None:
+        """Tokens of a document that was made from a text; None where it is not there, or was made from another."""
         try:
-            return str(self._column(number, "text_sha256"))
+            rows = pq.read_table(self.document(number) / "document.parquet", columns=["text_sha256", "num_tokens"])
         except (OSError, pa.ArrowException):
             return None
-
-    def num_tokens(self, number: int) -> int:
-        """Tokens of a document that is there."""
-        return int(self._column(number, "num_tokens"))
-
-    def _column(self, number: int, name: str) -> Any:
-        return pq.read_table(self.document(number) / "document.parquet", columns=[name]).column(0)[0].as_py()
+        (row,) = rows.to_pylist()
+        return int(row["num_tokens"]) if row["text_sha256"] == text_sha256 else None
 
     def write(self, number: int, tables: Tables) -> None:
         """Put a document in its place, instead of an earlier version of it."""
@@ -86,22 +81,15 @@ class CorpusFolder:
         shutil.rmtree(discarded, ignore_errors=True)
 
     def attempts(self, number: int) -> int:
-        """Number of earlier workers that began this document without ending it; adds a mark for this worker."""
-        before = 0
-        while (mark := self._mark(number, before)).exists():
-            before += 1
-        mark.touch()
+        """Number of earlier workers that began this document without ending it; counts this worker in, byte by byte."""
+        with (self.path / f"{_TRY}{number}").open("ab") as marks:
+            before = marks.tell()
+            marks.write(b"x")
         return before
 
     def ended(self, number: int) -> None:
-        """Remove the marks of a document whose worker has ended it without dying."""
-        place = 0
-        while (mark := self._mark(number, place)).exists():
-            mark.unlink(missing_ok=True)
-            place += 1
-
-    def _mark(self, number: int, place: int) -> Path:
-        return self.path / f"{_TRY}{number}-{place}"
+        """Forget the attempts at a document whose worker has ended it without dying."""
+        (self.path / f"{_TRY}{number}").unlink(missing_ok=True)
 
     def sweep(self) -> None:
         """Remove what interrupted workers left half written."""
@@ -113,8 +101,10 @@ class CorpusFolder:
         """Number documents by their order, or as before; also the numbers that are no longer in the source."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            listing = self.path / _LISTING
-            before = _read_listing(listing)
+            listing, before = self.path / _LISTING, {}
+            if listing.is_file():
+                table = pq.read_table(listing)
+                before = dict(zip(table["name"].to_pylist(), table["number"].to_pylist(), strict=True))
             fresh = iter(range(max(before.values(), default=-1) + 1, 1 << 62))
             numbers = {name: before[name] if name in before else next(fresh) for name in names}
             numbered = before | numbers  # a name that comes back gets its number back
@@ -165,13 +155,6 @@ class CorpusFolder:
 
 
 _DICTIONARY = ["piece", "pos", "dep", "layer", "top_group", "random_top_group", "membership", "random_membership"]
-
-
-def _read_listing(path: Path) -> dict[str, int]:
-    if not path.is_file():
-        return {}
-    table = pq.read_table(path)
-    return dict(zip(table["name"].to_pylist(), table["number"].to_pylist(), strict=True))
 
 
 def _locked(stream: Any) -> bool:

@@ -100,10 +100,9 @@ def _connect(job: CorpusJob, cluster: Cluster) -> None:
         _check_address(cluster.address)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     if cluster.address is None:
-        cores = cluster.workers * (job.threads or 1) + 1
-        quiet |= {"include_dashboard": False, "num_cpus": cores}
+        quiet |= {"include_dashboard": False, "num_cpus": cluster.workers * (job.threads or 1) + 1}
         if not cluster.gpus_per_worker:
-            quiet |= {"num_gpus": 0}
+            quiet["num_gpus"] = 0
     try:
         ray.init(address=cluster.address or "local", **quiet)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:

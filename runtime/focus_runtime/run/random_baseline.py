@@ -58,11 +58,9 @@ def random_baseline(
     layers: Iterable[int] | None = None,
     calibrate_on: Tensor | Sequence[int] | None = None,
 ) -> Centroids:
-    """Random centroids with the shape and settings of others, their column potentials estimated on some text.
+    """Random centroids with the shape and settings of others, by default for the same layers.
 
-    Args:
-        layers: those of `config` when None.
-        calibrate_on: (N, T) or (T,) token ids; None leaves the potentials out, which Sinkhorn assignment does not use.
+    Their column potentials, which Sinkhorn assignment does not use, are estimated on (N, T) or (T,) token ids.
     """
     if layers is not None:
         chosen = tuple(sorted(layers))  # a budget names layers without groups too, those it gives full attention
@@ -80,11 +78,9 @@ def random_groups(
 ) -> RandomGroups:
     """Groups and losses of a text under the random baseline of a run."""
     calibrate_on = balance_on if config.assignment == "causal" else None
-    focus = compose(model, random_baseline(model, config, seed=seed, layers=layers, calibrate_on=calibrate_on))
-    try:
-        check_positions(model, len(ids))
-        tokens = torch.tensor([list(ids)], device=input_device(model))
+    centroids = random_baseline(model, config, seed=seed, layers=layers, calibrate_on=calibrate_on)
+    check_positions(model, len(ids))
+    tokens = torch.tensor([list(ids)], device=input_device(model))
+    with compose(model, centroids) as focus:
         nll = token_nll(model, final_hidden(model, tokens), tokens)[0].double().cpu().numpy()
         return RandomGroups(layer_groups(focus), seed, len(balance_on), nll)
-    finally:
-        focus.detach()

@@ -118,11 +118,8 @@ class Source:
         out = None if self.leave_out is None else self.leave_out.resolve()
         kept = [path for path in matches if out is None or out not in path.resolve().parents]
         if not kept:
-            raise InputError(
-                f"no file of {self.path} matches {self.glob!r}",
-                expected="at least one",
-                fix="choose others with --glob",
-            )
+            problem = f"no file of {self.path} matches {self.glob!r}"
+            raise InputError(problem, expected="at least one", fix="choose others with --glob")
         return sorted(set(kept), key=self._name)
 
     def _name(self, file: Path) -> str:
@@ -177,23 +174,20 @@ class Source:
         self._check_lines(file)
         with _opened(file) as stream:
             for number, line in enumerate(stream):
-                row = f"{name}:{number}"
-                if not line.strip():
-                    continue
-                try:
-                    values = json.loads(line)
-                except UnicodeDecodeError:
-                    yield row, Skipped(row, "not UTF-8", "the line is not UTF-8 text")
-                    continue
-                except (ValueError, RecursionError):
-                    values = None
-                if not isinstance(values, dict):
-                    yield row, Skipped(row, "not JSON", "the line is no JSON object")
-                    continue
-                if self.text_column not in values:
-                    yield row, Skipped(row, "not text", f"the line has no {self.text_column!r}")
-                    continue
-                yield row, values[self.text_column]
+                if line.strip():
+                    yield f"{name}:{number}", self._value(f"{name}:{number}", line)
+
+    def _value(self, row: str, line: bytes) -> Any:
+        """What a line has under the text's key; a `Skipped` where it has none."""
+        try:
+            values = json.loads(line)
+        except UnicodeDecodeError:
+            return Skipped(row, "not UTF-8", "the line is not UTF-8 text")
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            return Skipped(row, "not JSON", "the line is no JSON object")
+        return values.get(self.text_column, Skipped(row, "not text", f"the line has no {self.text_column!r}"))
 
     def _check_lines(self, file: Path) -> None:
         """The first object tells whether the column was named right, before any model is loaded."""
@@ -241,12 +235,8 @@ class Source:
         return table
 
     def _no_column(self, file: Path, columns: list[str]) -> InputError:
-        some = ", ".join(map(str, columns[:12])) or "none"
-        return InputError(
-            f"{file} has no column {self.text_column!r}",
-            expected=f"one of its columns: {some}",
-            fix="choose one with --text-column",
-        )
+        problem, some = f"{file} has no column {self.text_column!r}", ", ".join(map(str, columns[:12])) or "none"
+        return InputError(problem, expected=f"one of its columns: {some}", fix="choose one with --text-column")
 
 
 def _kind_of(file: Path) -> str:

@@ -26,7 +26,7 @@ from focus_runtime.models.devices import compute_devices, device_names, dtype_na
 from focus_runtime.models.linear import linear_layers
 from focus_runtime.models.structure import attention_modules, context_length
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.run.trace import HeadTrace, LayerGroups, LayerTrace, PredictedTokens, Timing, Trace
+from focus_runtime.run.trace import HeadTrace, LayerGroups, LayerTrace, Timing, Trace
 from focus_runtime.text.tokens import TokenizedText, special_notes, tokenize, vocabulary_piece
 from focus_runtime.version import __version__
 
@@ -73,7 +73,6 @@ def analyze(
     """Run full attention and Focus on one text, score both, time both, and keep what Focus decided.
 
     Args:
-        progress: called with a stage name and the fraction done, 0 to 1.
         cancelled: called between stages and before every layer; True raises `Cancelled`.
         announce: called once, before any work, when the text is longer than the model's context.
     """
@@ -93,6 +92,7 @@ def analyze(
             predicted, first = _both_modes(focus, ids, step)
         layers = _layer_traces(focus, vectors)
         _ = [layer.retained_pairs for layer in layers]  # counts pairs now, not while the database is locked
+        named = np.unique([predictions.token_ids for predictions in predicted.values()])
         trace = Trace(
             tokens,
             layers,
@@ -100,7 +100,8 @@ def analyze(
             first,
             _info(focus, tokens, centroids, options) | {"model_id": model_id, "model_fingerprint": model_fingerprint},
             _notes(tokenizer, tokens, focus, centroids, options, layers),
-            _with_pieces(tokenizer, predicted),
+            predicted,
+            {token_id: vocabulary_piece(tokenizer, token_id) for token_id in named.tolist()},
         )
         trace.check_finite()
         count, seconds = _repeat_count(focus, options, first)
@@ -142,12 +143,11 @@ def read_tokens(model: Any, tokenizer: Any, text: str, options: TextOptions) -> 
 @contextmanager
 def composed(model: Any, centroids: Centroids, options: TextOptions, length: int) -> Iterator[FocusModel]:
     """Focus with its settings, and its changes for a text of that many tokens, on the model while the block runs."""
-    focus = compose(model, centroids, settings=options, backend=options.backend)
-    try:
-        with focus.with_changes(read_changes(options.changes), length):
-            yield focus
-    finally:
-        focus.detach()
+    with (
+        compose(model, centroids, settings=options, backend=options.backend) as focus,
+        focus.with_changes(read_changes(options.changes), length),
+    ):
+        yield focus
 
 
 def stoppable(model: Any, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
@@ -186,7 +186,7 @@ def _both_modes(focus: FocusModel, ids: Tensor, step: Progress) -> tuple[dict[st
 
 
 def _timed(focus: FocusModel, ids: Tensor, mode: str, repeat: int) -> tuple[list[Timing], Tensor]:
-    """One forward pass to the last hidden state (prefill without the output embedding), timed by stage."""
+    """One prefill to the last hidden state, without the output embedding, timed by stage."""
     hidden, total = timed_pass(focus, ids, mode)
     stages = {"end_to_end": total, "attention": focus.seconds.attention + focus.seconds.routing}
     if mode == "focus":
@@ -214,15 +214,6 @@ def _repeat_count(focus: FocusModel, options: TextOptions, first: list[Timing]) 
     seconds = passes * sum(timing.milliseconds for timing in first if timing.stage == "end_to_end") / 1000
     within_budget = int(TIMING_SECONDS / max(seconds, 1e-9))
     return options.repeats or max(MIN_REPEATS, min(TARGET_REPEATS, within_budget)), seconds
-
-
-def _with_pieces(tokenizer: Any, predicted: dict[str, Predictions]) -> dict[str, PredictedTokens]:
-    """The same predictions with the text of their tokens."""
-    with_pieces = {}
-    for mode, predictions in predicted.items():
-        distinct = np.unique(predictions.token_ids).tolist()
-        with_pieces[mode] = PredictedTokens(predictions, {one: vocabulary_piece(tokenizer, one) for one in distinct})
-    return with_pieces
 
 
 def _with_mass(focus: FocusModel, ids: Tensor, layers: list[LayerTrace]) -> list[LayerTrace]:
@@ -265,7 +256,6 @@ def _layer_traces(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTr
                 routing=vectors[layer.layer][0].float().cpu().numpy(),
                 centroids=focus.routers[layer.layer].centroids.detach().float().cpu().numpy(),
                 potential=(potential if potential.dim() == 1 else potential[0]).detach().float().cpu().numpy(),
-                sliding_window=layer.heads[0].rule.sliding_window,
             )
         )
     return traces
@@ -298,13 +288,8 @@ def _info(focus: FocusModel, tokens: TokenizedText, centroids: Centroids, option
 
 def versions() -> dict[str, str]:
     """Versions that can change a number; torch's says what it was built for, which its metadata may not."""
-    packages = {name: version(name) for name in ("transformers", "numpy", "safetensors")}
-    return {
-        "focus-explorer": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        **packages,
-    }
+    own = {"focus-explorer": __version__, "python": platform.python_version(), "torch": str(torch.__version__)}
+    return own | {name: version(name) for name in ("transformers", "numpy", "safetensors")}
 
 
 def _notes(

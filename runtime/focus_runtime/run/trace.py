@@ -19,15 +19,11 @@ from focus_runtime.text.tokens import TokenizedText
 
 @dataclass(frozen=True)
 class HeadTrace:
-    """Heads of a layer that ran with one setting.
-
-    Attributes:
-        membership: (T,) int64 bit sets that their attention executed; one group of all tokens under full attention.
-    """
+    """Heads of a layer that ran with one setting."""
 
     group: HeadGroup
     rule: PairRule
-    membership: NDArray[np.int64]
+    membership: NDArray[np.int64]  # (T,) bit sets that attention executed; one group of all tokens where it is full
 
     @cached_property
     def counts(self) -> BlockCounts:
@@ -37,16 +33,17 @@ class HeadTrace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerGroups:
-    """What one pass decided in one layer: T tokens, K groups.
-
-    Attributes:
-        membership: (T,) int64 bit sets of the configuration's top-k, which all heads without an exception executed.
-    """
+    """What one pass decided in one layer: T tokens, K groups."""
 
     layer: int
-    membership: NDArray[np.int64]
+    membership: NDArray[np.int64]  # (T,) bit sets of the usual top-k, which all heads without an exception executed
     probabilities: NDArray[np.float32]  # (T, K) float32
     heads: tuple[HeadTrace, ...]  # what was executed, by group of heads that share a setting
+
+    @property
+    def sliding_window(self) -> int | None:
+        """Tokens that the layer's own attention reaches, the query's own among them. None: no limit."""
+        return self.heads[0].rule.sliding_window
 
     @property
     def retained_pairs(self) -> float:
@@ -73,20 +70,13 @@ class LayerGroups:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerTrace(LayerGroups):
-    """One layer of a run, routing size G.
-
-    Attributes:
-        sliding_window: tokens that the layer's own attention reaches, the query's own among them. None: no limit.
-        attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None: not
-            measured.
-    """
+    """One layer of a run, routing size G."""
 
     attention_kind: str
     routing: NDArray[np.float32]  # (T, G) float32 routing vectors h W_g
     centroids: NDArray[np.float32]  # (K, G) float32
     potential: NDArray[np.float32]  # (K,) float32 column potential that was used
-    sliding_window: int | None = None
-    attention_mass_retained: float | None = None
+    attention_mass_retained: float | None = None  # of full attention, inside the mask, mean over heads, if measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +91,6 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictedTokens:
-    """What one mode predicts for tokens 1 to T-1, and the texts of the most probable tokens by id."""
-
-    predictions: Predictions
-    pieces: dict[int, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Trace:
     """A whole run."""
 
@@ -118,7 +100,8 @@ class Trace:
     timings: list[Timing]
     info: dict[str, Any]  # the row of the `runs` table that is known here (model, configuration, versions, ...)
     notes: list[str] = field(default_factory=list)
-    predicted: dict[str, PredictedTokens] = field(default_factory=dict)  # mode -> what it predicts
+    predicted: dict[str, Predictions] = field(default_factory=dict)  # mode -> what it predicts for tokens 1 to T-1
+    pieces: dict[int, str] = field(default_factory=dict)  # texts of the most probable tokens by id
 
     def check_finite(self) -> None:
         """Refuse a run whose numbers are none: a sum, a map or a page made from them would be none either."""

@@ -15,13 +15,10 @@ from threading import get_ident
 from typing import Any
 from weakref import WeakValueDictionary
 
-from focus_runtime.files import replacing
-
 KEPT_SECONDS = 0.2  # without a read; page and command line read in bursts
 
 _files: WeakValueDictionary[str, OpenFile] = WeakValueDictionary()  # those in use, or with a kept connection
 _files_lock = threading.Lock()
-_ending = threading.Event()
 
 
 def open_file(path: str | os.PathLike[str]) -> OpenFile:
@@ -37,7 +34,7 @@ class Reader:
     connection: Any
     settings: Hashable
     file: Hashable
-    used: float = 0.0  # when it was last given back, in seconds of `time.monotonic`
+    timer: Any = None  # closes a kept connection that no read comes for
 
 
 class OpenFile:
@@ -50,8 +47,6 @@ class OpenFile:
         self.writers = 0  # at work or waiting: readers that come later wait for them
         self._writer: int | None = None  # thread at work
         self._kept: Reader | None = None
-        self._sweeping = False
-        self._sweeper: threading.Thread | None = None
 
     def begin_read(self, settings: Hashable) -> Reader | None:
         """Wait for writers of this process; the kept connection, where it fits: same settings, same file."""
@@ -61,6 +56,7 @@ class OpenFile:
             kept, self._kept = self._kept, None
             if kept is None:
                 return None
+            kept.timer.cancel()
             if kept.settings == settings and kept.file == self.identity() and not writer_waits(self.path):
                 return kept
         kept.connection.close()
@@ -72,13 +68,12 @@ class OpenFile:
             self._readers[get_ident()] -= 1
             self._readers += Counter()  # drops zeros
             self._changed.notify_all()
-            if reader is not None and self._may_keep():
-                reader.used = time.monotonic()
+            may_keep = SUPPORTED and self._kept is None and not self.writers and not writer_waits(self.path)
+            if reader is not None and may_keep:
+                reader.timer = threading.Timer(KEPT_SECONDS, self.close_kept)
+                reader.timer.daemon = True
+                reader.timer.start()
                 self._kept, reader = reader, None
-                if not self._sweeping:
-                    self._sweeping = True
-                    self._sweeper = threading.Thread(target=self._sweep, daemon=True)
-                    self._sweeper.start()
         if reader is not None:
             reader.connection.close()
 
@@ -106,43 +101,20 @@ class OpenFile:
             return None
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
-    def _may_keep(self) -> bool:
-        return SUPPORTED and self._kept is None and not self.writers and not writer_waits(self.path)
-
     def close_kept(self) -> None:
-        """Close the kept connection."""
+        """Close the kept connection; returns once it is closed, whoever does so."""
         with self._changed:
-            kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.connection.close()
-
-    def _sweep(self) -> None:
-        """Close the kept connection once nobody has come for it; ends when there is none."""
-        while (left := self._seconds_left()) > 0 and not _ending.wait(left):
-            pass
-        self.close_kept()
-
-    def _seconds_left(self) -> float:
-        """How long the kept connection stays; 0 where it ends, and the thread that waited for that with it."""
-        with self._changed:
-            kept, left = self._kept, 0.0
-            if kept is not None:
-                left = kept.used + KEPT_SECONDS - time.monotonic()
-            self._sweeping = left > 0
-            return left
-
-    def end(self) -> None:
-        """Close the kept connection and wait for the thread that would: one inside DuckDB must not outlive Python."""
-        if self._sweeper is not None:
-            self._sweeper.join(timeout=2.0)
-        self.close_kept()
+            if self._kept is not None:
+                self._kept.timer.cancel()
+                self._kept.connection.close()
+                self._kept = None
 
 
 @atexit.register
 def _end() -> None:
-    _ending.set()
+    """A thread inside DuckDB must not outlive Python."""
     for file in list(_files.values()):
-        file.end()
+        file.close_kept()
 
 
 try:
@@ -212,17 +184,11 @@ def _turn_file(path: str | os.PathLike[str]) -> str:
     return f"{os.path.realpath(path)}.turn"
 
 
-def back_up_before_migrating(connection: Any, path: str | os.PathLike[str], version: str) -> None:
-    """Copy all tables of an open database into `PATH.before-VERSION`, which is there whole or not at all.
+def copy_database(connection: Any, part: Path) -> None:
+    """Copy all tables of an open database, outside a transaction, into an empty file of `replacing`.
 
     DuckDB itself copies: a file that this process closes would lose the lock that its connection holds on it.
     """
-    with replacing(f"{os.fspath(path)}.before-{version}", sync=True) as part:
-        copy_database(connection, part)
-
-
-def copy_database(connection: Any, part: Path) -> None:
-    """Copy all tables of an open database, outside a transaction, into an empty file of `replacing`."""
     name = connection.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
     part.unlink()  # an empty file is no database
     connection.execute(f"ATTACH {sql_string(part)} AS copy_of_database (READ_WRITE)")

@@ -19,9 +19,8 @@ _TEXTS = ("config", "settings", "versions", "skipped")
 def find_corpus(database: Database, values: dict[str, Any]) -> dict[str, Any]:
     """The newest corpus of the same source, settings, model and centroids; a new one where none is.
 
-    Args:
-        values: the columns that a command decides; config, settings and versions as objects. A name of "" means that
-            of the source.
+    `values` are the columns that a command decides; config, settings and versions as objects. A name of "" means that
+    of the source.
     """
     row = values | {name: json.dumps(values[name], sort_keys=True) for name in ("config", "settings", "versions")}
     where = " AND ".join(f"{name} = ?" for name in IDENTITY)

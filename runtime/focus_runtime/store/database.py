@@ -13,7 +13,7 @@ import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import duckdb
 
@@ -26,16 +26,10 @@ HEADER_BYTES = 3 * 4096  # of a DuckDB file
 CREATION_SECONDS = 5.0
 DAMAGE_ERRORS = (duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
 DAMAGE_WORDS = ("checksum", "corrupt", "could not read enough bytes", "failed to deserialize")
-_ALL = [name for name, _ in MIGRATIONS]
 
 
 class Database:
-    """A DuckDB file with the schema of `MIGRATIONS`.
-
-    Args:
-        path: the file; its folder is made when missing.
-        wait: seconds to wait for another process's lock.
-    """
+    """A DuckDB file with the schema of `MIGRATIONS`; `wait` is in seconds, for another process's lock."""
 
     SETTINGS: ClassVar[str] = ""
     """SQL that a connection begins with."""
@@ -61,7 +55,9 @@ class Database:
                     yield connection
                     connection.execute("COMMIT")
                 except BaseException:
-                    _rollback(connection)
+                    # the failed statement may already have ended the transaction, and its error is the one to report
+                    with suppress(duckdb.Error):
+                        connection.execute("ROLLBACK")
                     raise
             except (duckdb.Error, OSError) as error:
                 if isinstance(error, duckdb.IOException | OSError) or _is_full(str(error)):
@@ -71,36 +67,39 @@ class Database:
                 connection.close()
 
     @contextmanager
-    def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def read(self, *, migrates: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
         """A read-only connection; other readers may work at the same time. A missing file reads as empty.
 
         A file of an older version is migrated first. Inside another `read` of the same thread it is that one's
         connection. Otherwise it may be one that was read from a moment ago.
+
+        `migrates` is False for who looks after files: the file must exist and keeps its schema, so that what a damaged
+        file of an earlier version holds can still be read.
         """
         reading = getattr(self._thread, "reading", None)
         if reading is not None:
             yield reading
             return
-        if not os.path.exists(self.path):
+        if migrates and not os.path.exists(self.path):
             with self.write():
                 pass
         shared = open_file(self.path)
-        reader, whole = self._begin_read(shared), False
+        reader, keep = self._begin_read(shared, migrates=migrates), False
         try:
             self._thread.reading = reader.connection
             yield reader.connection
             if (abort := getattr(reader.connection, "abort", None)) is not None:  # since DuckDB 2
                 abort()  # what this read leaves unfinished is no matter to the next
-            whole = True
+            keep = migrates
         except duckdb.Error as error:
             if _is_about_the_file(error):
                 raise self._explain(error) from error
             raise
         finally:
             self._thread.reading = None
-            if not whole:
+            if not keep:
                 reader.connection.close()
-            shared.end_read(reader if whole else None)
+            shared.end_read(reader if keep else None)
 
     def state(self) -> Hashable:
         """Tells the file's content from every earlier one; None while it is being written or does not exist."""
@@ -113,25 +112,7 @@ class Database:
         with open_file(self.path).writing():
             self._open(read_only=False).close()
 
-    @contextmanager
-    def read_unmigrated(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A read-only connection to an existing file with the schema it has, for who looks after files.
-
-        Nothing is migrated: what a damaged file of an earlier version holds can still be read.
-        """
-        shared = open_file(self.path)
-        reader = self._begin_read(shared, migrates=False)
-        try:
-            yield reader.connection
-        except duckdb.Error as error:
-            if _is_about_the_file(error):
-                raise self._explain(error) from error
-            raise
-        finally:
-            reader.connection.close()
-            shared.end_read(None)
-
-    def _begin_read(self, shared: OpenFile, *, migrates: bool = True) -> Reader:
+    def _begin_read(self, shared: OpenFile, *, migrates: bool) -> Reader:
         """A connection to a file, with today's schema if it migrates, counted among the readers of this process."""
         while True:
             reader = shared.begin_read(self.SETTINGS)
@@ -158,9 +139,9 @@ class Database:
     def _is_current(self, connection: duckdb.DuckDBPyConnection, may_be_blank: bool) -> bool:
         """Whether a database has today's schema; False for an older one or a blank one, an error for any other."""
         done = applied(connection)
-        if done and done != _ALL and not self._ready:
+        if done and done != list(MIGRATIONS) and not self._ready:
             return False
-        self._ready = self._ready or done == _ALL
+        self._ready = self._ready or done == list(MIGRATIONS)
         check_version(done, str(self.path))
         if not done:
             if may_be_blank and is_blank(connection):
@@ -252,9 +233,3 @@ def _is_locked(message: str) -> bool:
 def _is_full(message: str) -> bool:
     """DuckDB reports a full disk as several exception types; the words are the same."""
     return any(words in message.lower() for words in ("no space", "disk full", "could not write"))
-
-
-def _rollback(connection: Any) -> None:
-    # the failed statement may already have ended the transaction, and its error is the one to report
-    with suppress(duckdb.Error):
-        connection.execute("ROLLBACK")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_runtime.store.database import Database
-from focus_runtime.store.runs import head_assignments, insert, replace, rows_of
+from focus_runtime.store.runs import assignments, head_assignments, insert, replace, rows_of
 
 if TYPE_CHECKING:
     from focus_runtime.explain.missing_links import MissingLinks
@@ -39,53 +39,29 @@ def write_attention(database: Database, run_id: str, layers: list[LayerAttention
 
 def _mass(run_id: str, layer: LayerAttention, num_tokens: int) -> pa.Table:
     heads = layer.shares.shape[0]
-    local, sinks, grouped, dropped = layer.shares.T
+    causes = dict(zip(CAUSES, layer.shares.T, strict=True))
+    grouped, dropped = causes["grouped"], causes["dropped"]
     far = grouped + dropped
-    return rows_of(
-        heads,
-        run_id=run_id,
-        layer=layer.layer,
-        head=np.arange(heads),
-        num_tokens=num_tokens,
-        local=local,
-        sinks=sinks,
-        grouped=grouped,
-        dropped=dropped,
-        mass_kept=1.0 - dropped,
-        distant_mass_kept=pa.array(grouped / np.where(far > 0, far, 1.0), mask=far <= 0),
-    )
+    distant = pa.array(grouped / np.where(far > 0, far, 1.0), mask=far <= 0)
+    key = {"run_id": run_id, "layer": layer.layer, "num_tokens": num_tokens}
+    return rows_of(heads, **key, head=np.arange(heads), **causes, mass_kept=1.0 - dropped, distant_mass_kept=distant)
 
 
 def _links(run_id: str, layer: LayerAttention, kind: str) -> pa.Table:
-    query, key, probability = layer.links[kind]
-    head, rank = np.nonzero(probability > 0)
-    return rows_of(
-        head.size,
-        run_id=run_id,
-        layer=layer.layer,
-        head=head,
-        kind=kind,
-        rank=rank,
-        query=query[head, rank],
-        key=key[head, rank],
-        probability=probability[head, rank],
-    )
+    columns = dict(zip(("query", "key", "probability"), layer.links[kind], strict=True))
+    head, rank = np.nonzero(columns["probability"] > 0)
+    chosen = {name: values[head, rank] for name, values in columns.items()}
+    return rows_of(head.size, run_id=run_id, layer=layer.layer, head=head, kind=kind, rank=rank, **chosen)
 
 
 @dataclass(frozen=True, slots=True)
 class HeadCost:
-    """A key-value head, with the query heads that share it.
-
-    Attributes:
-        estimated: change of the loss in nats per token that full attention in this head alone would make, from the
-            derivative; 0 for a head that has it.
-        nll: mean loss in nats per token with full attention in this head alone; None where it was not measured.
-    """
+    """What full attention in one key-value head, with its query heads, would make of the loss in nats per token."""
 
     layer: int
     head: int
-    estimated: float
-    nll: float | None
+    estimated: float  # change of the loss, from the derivative; 0 for a head that has full attention
+    nll: float | None  # mean loss; None where it was not measured
 
 
 def write_head_costs(
@@ -103,26 +79,10 @@ def write_missing_links(
 ) -> None:
     """The links of one token, with whether random centroids would have kept each; None where that is unknown."""
     key = {"run_id": run_id, "token": found.token}
-    explained = key | {
-        "measured_at": datetime.now(UTC),
-        "nll_full": found.nll_full,
-        "nll_focus": found.nll_focus,
-        "nll_together": found.nll_together,
-        "dropped_pairs": found.dropped_pairs,
-    }
+    of_token = ("nll_full", "nll_focus", "nll_together", "dropped_pairs")
+    explained = key | {name: getattr(found, name) for name in of_token} | {"measured_at": datetime.now(UTC)}
     rows = [
-        key
-        | {
-            "rank": rank,
-            "layer": link.layer,
-            "head": link.head,
-            "query": link.query,
-            "key": link.key,
-            "probability": link.probability,
-            "predicted": link.predicted,
-            "nll": link.nll,
-            "random_keeps": kept,
-        }
+        key | {"rank": rank, **asdict(link), "random_keeps": kept}
         for rank, (link, kept) in enumerate(zip(found.links, random_keeps, strict=True))
     ]
     with database.write() as connection:
@@ -146,19 +106,7 @@ def write_baseline(database: Database, run_id: str, random: RandomGroups) -> Non
         for part, heads in enumerate(groups.heads):
             if not heads.group.setting.full and not np.array_equal(heads.membership, groups.membership):
                 own.append(head_assignments(run_id, groups.layer, part, heads.membership))
-        count = groups.membership.size
-        parts.append(
-            rows_of(
-                count,
-                run_id=run_id,
-                layer=groups.layer,
-                position=np.arange(count),
-                membership=groups.membership,
-                top_group=groups.top_group,
-                confidence=groups.probabilities.max(axis=1),
-                entropy=groups.entropy,
-            )
-        )
+        parts.append(assignments(run_id, groups))
     with database.write() as connection:
         connection.execute(
             "DELETE FROM attention_queries WHERE run_id = ? AND centroids = 'random' "
@@ -176,11 +124,7 @@ def write_baseline(database: Database, run_id: str, random: RandomGroups) -> Non
 def write_attention_queries(
     database: Database, run_id: str, queries: Mapping[str, Mapping[int, NDArray[np.float64]]]
 ) -> None:
-    """Where full attention of single queries goes.
-
-    Args:
-        queries: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
-    """
+    """Where full attention of single queries goes: `focus` or `random` -> layer -> (n, 4) shares by `CAUSES`."""
     with database.write() as connection:
         _insert_queries(connection, run_id, queries)
 
@@ -203,12 +147,9 @@ def write_projection(
     meta: dict[str, Any],
     positions: NDArray[np.int64] | None = None,
 ) -> str:
-    """Store a layer's 2-d coordinates; the K centroids have positions -1 ... -K after the tokens.
+    """Store the (T + K, 2) coordinates of a layer, or of a map of all layers (-1), and return the projection's id.
 
-    Args:
-        layer: layer number, -1 for a map of all layers.
-        xy: (T + K, 2), tokens first, then centroids.
-        positions: (T,) which tokens these are; the first T of the text when None.
+    The T tokens are those at `positions`, or the first; the K centroids after them have positions -1 ... -K.
     """
     projection_id = f"{run_id}/{layer}/{meta['method']}-{meta['seed']}"
     tokens = np.arange(xy.shape[0] - meta["num_centroids"]) if positions is None else positions

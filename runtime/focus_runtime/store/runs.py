@@ -18,22 +18,14 @@ from focus_runtime.mask.rule import CAUSES
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
-    from focus_runtime.run.trace import LayerTrace, PredictedTokens, Timing, Trace
+    from focus_runtime.measure.loss import Predictions
+    from focus_runtime.run.trace import LayerGroups, LayerTrace, Timing, Trace
 
 TITLE_LENGTH = 80
-FROM_INFO = (  # columns of `runs` that `Trace.info` has as they are
-    "model_id",
-    "model_fingerprint",
-    "centroids_name",
-    "centroids_sha256",
-    "num_tokens",
-    "special_tokens",
-    "device",
-    "dtype",
-    "backend",
-    "requested_backend",
-    "seed",
-)
+MEASURED = {  # tables of what is measured again, and what names a row
+    "comparisons": ("run_id", "kind", "top_k", "window_size"),
+    "crossovers": ("run_id", "layer", "tokens"),
+}
 
 
 def rows_of(count: int, /, **columns: Any) -> pa.Table:
@@ -42,11 +34,7 @@ def rows_of(count: int, /, **columns: Any) -> pa.Table:
 
 
 def insert(connection: Any, table: str, rows: pa.Table | list[dict[str, Any]], *, or_replace: bool = False) -> None:
-    """Append rows by the names of their columns, within the connection's transaction.
-
-    Args:
-        or_replace: rows of the same primary key make place.
-    """
+    """Append rows by the names of their columns; `or_replace`: rows of the same primary key make place."""
     if not len(rows):
         return
     connection.register("incoming", rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows))
@@ -70,27 +58,26 @@ def new_id() -> str:
 def write_run(database: Database, trace: Trace, *, command: str = "", owner: str | None = None) -> str:
     """Store a whole run in one transaction, whose commit makes it visible, and return its new id.
 
-    Args:
-        owner: user it belongs to; None where there are no users.
+    `owner`: user it belongs to; None where there are no users.
     """
     run_id = new_id()
     with database.write() as connection:
         insert(connection, "tokens", _tokens(run_id, trace))
         for layer in trace.layers:
-            insert(connection, "assignments", _assignments(run_id, layer))
+            vectors = {"probabilities": _lists(layer.probabilities), "routing": _lists(layer.routing)}
+            insert(connection, "assignments", assignments(run_id, layer, **vectors))
             for part, heads in enumerate(layer.heads):
                 insert(connection, "masks", _masks(run_id, layer, part))
                 if not np.array_equal(heads.membership, layer.membership):
-                    insert(
-                        connection, "head_assignments", head_assignments(run_id, layer.layer, part, heads.membership)
-                    )
+                    own = head_assignments(run_id, layer.layer, part, heads.membership)
+                    insert(connection, "head_assignments", own)
             insert(connection, "head_masks", _head_masks(run_id, layer))
         insert(connection, "layers", [_layer(run_id, layer) for layer in trace.layers])
         for mode, nll in trace.nll.items():
             positions = np.arange(1, nll.size + 1)
             insert(connection, "losses", rows_of(nll.size, run_id=run_id, mode=mode, position=positions, nll=nll))
-        for mode, predicted in trace.predicted.items():
-            insert(connection, "predictions", _predictions(run_id, mode, predicted))
+        for mode, predictions in trace.predicted.items():
+            insert(connection, "predictions", _predictions(run_id, mode, predictions, trace.pieces))
         insert(connection, "timings", _timings(run_id, trace, trace.timings))
         insert(connection, "runs", [_run(run_id, trace, command, owner)])
     return run_id
@@ -105,7 +92,7 @@ def add_timings(database: Database, run_id: str, trace: Trace, timings: Sequence
 def _run(run_id: str, trace: Trace, command: str, owner: str | None) -> dict[str, Any]:
     info = trace.info
     title = " ".join(trace.tokens.text.split())
-    return {key: info[key] for key in FROM_INFO} | {
+    return info | {
         "run_id": run_id,
         "created_at": datetime.now(UTC),
         "status": "complete",
@@ -134,19 +121,19 @@ def _tokens(run_id: str, trace: Trace) -> pa.Table:
     )
 
 
-def _assignments(run_id: str, layer: LayerTrace) -> pa.Table:
-    count = layer.membership.size
+def assignments(run_id: str, groups: LayerGroups, **more: Any) -> pa.Table:
+    """Groups of every token in one layer."""
+    count = groups.membership.size
     return rows_of(
         count,
         run_id=run_id,
-        layer=layer.layer,
+        layer=groups.layer,
         position=np.arange(count),
-        membership=layer.membership,
-        top_group=layer.top_group,
-        probabilities=_lists(layer.probabilities),
-        confidence=layer.probabilities.max(axis=1),
-        entropy=layer.entropy,
-        routing=_lists(layer.routing),
+        membership=groups.membership,
+        top_group=groups.top_group,
+        confidence=groups.probabilities.max(axis=1),
+        entropy=groups.entropy,
+        **more,
     )
 
 
@@ -205,9 +192,9 @@ def _layer(run_id: str, layer: LayerTrace) -> dict[str, Any]:
     }
 
 
-def _predictions(run_id: str, mode: str, predicted: PredictedTokens) -> pa.Table:
-    made, count = predicted.predictions, predicted.predictions.ranks.size
-    pieces = np.array([predicted.pieces[token_id] for token_id in made.token_ids.ravel().tolist()], dtype=object)
+def _predictions(run_id: str, mode: str, made: Predictions, texts: dict[int, str]) -> pa.Table:
+    count = made.ranks.size
+    pieces = np.array([texts[token_id] for token_id in made.token_ids.ravel().tolist()], dtype=object)
     return rows_of(
         count,
         run_id=run_id,
@@ -237,16 +224,8 @@ def _timings(run_id: str, trace: Trace, timings: Sequence[Timing]) -> list[dict[
     ]
 
 
-def write_setting(database: Database, row: dict[str, Any]) -> None:
-    """Keep one measured setting of a run; measuring it again replaces it."""
-    _measured(database, "comparisons", row, ("run_id", "kind", "top_k", "window_size"))
-
-
-def write_length(database: Database, row: dict[str, Any]) -> None:
-    """Keep one measured length of a run's layer; measuring it again replaces it."""
-    _measured(database, "crossovers", row, ("run_id", "layer", "tokens"))
-
-
-def _measured(database: Database, table: str, row: dict[str, Any], key: tuple[str, ...]) -> None:
+def write_measured(database: Database, table: str, row: dict[str, Any]) -> None:
+    """Keep one measured setting or length of a run, a row of a table of `MEASURED`, in place of an earlier one."""
+    key = {name: row[name] for name in MEASURED[table]}
     with database.write() as connection:
-        replace(connection, table, {name: row[name] for name in key}, [row | {"measured_at": datetime.now(UTC)}])
+        replace(connection, table, key, [row | {"measured_at": datetime.now(UTC)}])

@@ -39,13 +39,7 @@ LAST_WAIT = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingInfo:
-    """The record of a training before its first step; the columns of `training_runs` of the same names.
-
-    Attributes:
-        config: FocusConfig as plain values; empty for a method without groups.
-        domains: weight and texts of each domain by name; empty for a training without domains.
-        command, folder: command line and working folder with which it can be started again; "" when unknown.
-    """
+    """The record of a training before its first step; the columns of `training_runs` of the same names."""
 
     name: str
     kind: str  # what is trained, for example "centroids", "two-phase", "from scratch", or a baseline's name
@@ -56,13 +50,13 @@ class TrainingInfo:
     device: str
     dtype: str
     out: str = ""  # absolute path of the result; a resumed training is identified by it
-    config: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)  # FocusConfig; empty for a method without groups
     settings: dict[str, Any] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
-    domains: dict[str, Any] = field(default_factory=dict)
+    domains: dict[str, Any] = field(default_factory=dict)  # weight and texts of each by name, where there are some
     text_sha256: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    command: str = ""
+    command: str = ""  # with which it can be started again, in this folder; "" when unknown
     folder: str = ""
     owner: str | None = None
 
@@ -90,7 +84,6 @@ class TrainingRecorder:
     """Context that records one training; `step` never blocks.
 
     Args:
-        database: where to; opened for each write and closed again.
         resume: continue the newest training of the same `info.out`, replacing its steps from the first one reported.
         warn: called once when rows have to wait, and at the end if they could not be written.
 
@@ -112,11 +105,11 @@ class TrainingRecorder:
         self._resume, self._warn = resume, warn
         self._rows: list[dict[str, Any]] = []
         self._evaluations: list[dict[str, Any]] = []
-        self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
+        self._lock, self._stop = threading.Lock(), threading.Event()
         self._reported = 0
         self._opened = self._warned = False
         self._offset: float | None = None  # seconds of the part that is resumed; None before the first step
-        self._end: dict[str, Any] | None = None
+        self._end: dict[str, Any] = {}  # columns of `training_runs` that the end decides
         self._ending = False
         self._started = time.monotonic()
         self._pause = FLUSH_SECONDS
@@ -137,9 +130,12 @@ class TrainingRecorder:
     def step(self, step: TrainStep) -> None:
         """Record a step."""
         row = {"mode": "focus", **asdict(step), "elapsed": time.monotonic() - self._started}
+        for name, value in row.items():
+            if isinstance(value, float) and not math.isfinite(value):  # a method without groups has no dominance
+                row[name] = None
         with self._lock:
             self._reported += 1
-            self._rows.append({key: _finite_or_none(value) for key, value in row.items()})
+            self._rows.append(row)
 
     def evaluation(self, evaluation: Evaluation) -> None:
         """Record the losses on held-out text, one row for each domain."""
@@ -177,7 +173,7 @@ class TrainingRecorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Write what is left, and wait longer for the database."""
-        if self._end is None:
+        if not self._end:
             if isinstance(error, TrainingStopped):
                 self.finish("stopped", f"stopped after step {error.step}")
             else:
@@ -210,38 +206,43 @@ class TrainingRecorder:
 
     def _flush(self) -> Exception | None:
         """Write everything that waits in one transaction; on a problem all of it is kept for the next attempt."""
-        with self._writing:
+        with self._lock:
+            rows, self._rows = self._rows, []
+            evaluations, self._evaluations = self._evaluations, []
+        try:
+            with self._database.write() as connection:
+                offset = self._write(connection, rows, evaluations)
+        except (StoreError, duckdb.Error) as error:
             with self._lock:
-                rows, self._rows = self._rows, []
-                evaluations, self._evaluations = self._evaluations, []
-            try:
-                with self._database.write() as connection:
-                    offset = self._write(connection, rows, evaluations)
-            except (StoreError, duckdb.Error) as error:
-                with self._lock:
-                    self._rows, self._evaluations = rows + self._rows, evaluations + self._evaluations
-                return error
-            self._opened, self._offset = True, offset
-            return None
+                self._rows, self._evaluations = rows + self._rows, evaluations + self._evaluations
+            return error
+        self._opened, self._offset = True, offset
+        return None
 
     def _write(self, connection: Any, rows: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> float | None:
         """Write rows, and all that ends a training; returns the seconds that a resumed one had taken before."""
         offset = self._offset
-        if self._ending and not self._reported:
-            self._close_empty(connection)
+        if self._ending and not self._reported:  # its row goes, unless a resumed training had nothing left to do
+            if not self._resume:
+                connection.execute("DELETE FROM training_runs WHERE training_id = ?", [self.training_id])
+            elif self._end["status"] == "done" and self._find(connection):
+                self._update(connection, self._end)
             return offset
         if not self._opened:
             self._open(connection)
         own = {"training_id": self.training_id}  # known once the row of a resume is found
         if rows:
             if offset is None:
-                offset = self._forget_later(connection, rows[0]["step"])
+                self._forget(connection, "training_steps", rows[0]["step"])
+                self._forget(connection, "training_evaluations", rows[0]["step"])
+                earlier = "SELECT max(elapsed) FROM training_steps WHERE training_id = ?"
+                offset = float(connection.execute(earlier, [self.training_id]).fetchall()[0][0] or 0.0)
             insert(connection, "training_steps", [row | own | {"elapsed": row["elapsed"] + offset} for row in rows])
         if evaluations:
-            self._forget_evaluations(connection, evaluations[0]["step"])
+            self._forget(connection, "training_evaluations", evaluations[0]["step"])
             insert(connection, "training_evaluations", [row | own for row in evaluations])
         if self._ending:
-            self._close(connection)
+            self._update(connection, self._end)
         return offset
 
     def _open(self, connection: Any) -> None:
@@ -251,7 +252,7 @@ class TrainingRecorder:
             "process_started": max(0, process_start(os.getpid())),
         }
         if self._resume and self._find(connection):
-            _update(connection, self.training_id, {"status": "running", "message": "", "finished_at": None, **process})
+            self._update(connection, {"status": "running", "message": "", "finished_at": None, **process})
             return
         values = asdict(self.info)
         for name in ("config", "settings", "texts", "domains", "versions"):
@@ -260,16 +261,15 @@ class TrainingRecorder:
             "training_id": self.training_id,
             "created_at": datetime.now(UTC),
             "status": "running",
-            "message": "",
-            "centroids_sha256": "",
             "validation": "{}",
-            "stop_reason": "",
+            **dict.fromkeys(("message", "centroids_sha256", "stop_reason"), ""),
             **process,
             **values,
         }
         insert(connection, "training_runs", [row])
 
     def _find(self, connection: Any) -> bool:
+        """Continue the newest training of the same result; False where there is none."""
         newest = connection.execute(
             "SELECT training_id FROM training_runs WHERE out = ? AND out <> '' ORDER BY created_at DESC LIMIT 1",
             [self.info.out],
@@ -278,39 +278,11 @@ class TrainingRecorder:
             self.training_id = newest[0][0]
         return bool(newest)
 
-    def _forget_later(self, connection: Any, step: int) -> float:
-        """Remove steps that a resumed training does again; returns the seconds its earlier part had taken."""
-        scope = [self.training_id, step]
-        connection.execute("DELETE FROM training_steps WHERE training_id = ? AND step >= ?", scope)
-        self._forget_evaluations(connection, step)
-        before = connection.execute(
-            "SELECT max(elapsed) FROM training_steps WHERE training_id = ? AND step < ?", scope
-        ).fetchall()
-        return float(before[0][0] or 0.0)
+    def _forget(self, connection: Any, table: str, step: int) -> None:
+        """Remove what a resumed training does again."""
+        connection.execute(f"DELETE FROM {table} WHERE training_id = ? AND step >= ?", [self.training_id, step])
 
-    def _forget_evaluations(self, connection: Any, step: int) -> None:
-        connection.execute(
-            "DELETE FROM training_evaluations WHERE training_id = ? AND step >= ?", [self.training_id, step]
-        )
-
-    def _close_empty(self, connection: Any) -> None:
-        """End a training without a single step: its row goes, unless a resumed one had nothing left to do."""
-        assert self._end is not None
-        if not self._resume:
-            connection.execute("DELETE FROM training_runs WHERE training_id = ?", [self.training_id])
-        elif self._end["status"] == "done" and self._find(connection):
-            self._close(connection)
-
-    def _close(self, connection: Any) -> None:
-        assert self._end is not None
-        _update(connection, self.training_id, self._end)
-
-
-def _update(connection: Any, training_id: str, values: dict[str, Any]) -> None:
-    assignments = ", ".join(f"{name} = ?" for name in values)
-    connection.execute(f"UPDATE training_runs SET {assignments} WHERE training_id = ?", [*values.values(), training_id])
-
-
-def _finite_or_none(value: Any) -> Any:
-    """None for NaN and infinity: a method without groups has no dominance."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    def _update(self, connection: Any, values: dict[str, Any]) -> None:
+        assignments = ", ".join(f"{name} = ?" for name in values)
+        own = [*values.values(), self.training_id]
+        connection.execute(f"UPDATE training_runs SET {assignments} WHERE training_id = ?", own)

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 def register_centroids(
     database: Database, centroids: Centroids, report: list[str], path: str, *, owner: str | None = None
 ) -> None:
-    """Remember a validated centroid file; the same file again only renews name, time, report and owner.
+    """Remember a validated centroid file, whose copy is at `path`; None is the owner where there are no users.
 
-    Args:
-        path: where the copy is kept.
-        owner: None where there are no users.
+    The same file again only renews name, time, report and owner.
     """
     row = {
         "sha256": centroids.sha256,
@@ -53,11 +51,7 @@ def forget_centroids(database: Database, sha256: str) -> None:
 
 
 def write_group_name(database: Database, sha256: str, layer: int, group: int, name: str) -> None:
-    """Store a name; an empty one removes it.
-
-    Args:
-        group: number of the group, from 0.
-    """
+    """Store the name of a group, counted from 0; an empty one removes it."""
     key = [sha256, layer, group]
     with database.write() as connection:
         connection.execute("DELETE FROM group_names WHERE centroids_sha256 = ? AND layer = ? AND group_index = ?", key)
@@ -89,8 +83,8 @@ def write_label(
         ).fetchall()
         old = stored[0] if stored else ("", "", [], None)
         moment = old[3] if deleted is None else datetime.now(UTC) if deleted else None
-        given = (name, note, None if tags is None else list(tags), moment)
-        kept = [new if new is not None else before for new, before in zip(given[:3], old[:3], strict=True)]
+        given = (name, note, None if tags is None else list(tags))
+        kept = [new if new is not None else before for new, before in zip(given, old[:3], strict=True)]
         connection.execute("INSERT OR REPLACE INTO run_labels VALUES (?, ?, ?, ?, ?)", [run_id, *kept, moment])
     return True
 

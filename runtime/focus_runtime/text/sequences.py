@@ -18,17 +18,11 @@ _GOLDEN, _CIRCLE = 0x9E3779B97F4A7C15, 1 << 64  # multiples of the golden ratio 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TokenStream:
-    """The tokens of texts, and the special tokens that every sequence cut from them begins with.
+    """The tokens of texts, and the special tokens that every sequence cut from them begins with."""
 
-    Attributes:
-        ids: (N,) token ids, without the special tokens that the tokenizer adds.
-        prefix: token ids that a sequence begins with, such as BOS; they count in its length.
-        special_tokens: "auto" or "none"; None for a tokenizer that adds none.
-    """
-
-    ids: Tensor
-    prefix: tuple[int, ...] = ()
-    special_tokens: str | None = None
+    ids: Tensor  # (N,), without the special tokens that the tokenizer adds
+    prefix: tuple[int, ...] = ()  # token ids that a sequence begins with, such as BOS; they count in its length
+    special_tokens: str | None = None  # "auto" or "none"; None for a tokenizer that adds none
 
     def numel(self) -> int:
         """Tokens of the texts."""

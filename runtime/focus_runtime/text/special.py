@@ -148,7 +148,16 @@ def read_turns(text: str) -> list[Turn]:
     "assistant:" or "system:" begins a turn.
     """
     if text.lstrip().startswith("["):
-        return _from_json(text)
+        try:
+            turns = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise TextError(f"the turns are not valid JSON: {error}", expected=_FORM) from error
+        for number, turn in enumerate(turns, 1):
+            if not isinstance(turn, dict) or not all(isinstance(turn.get(name), str) for name in ("role", "content")):
+                raise TextError(f"turn {number} of the chat lacks a role or a content that is text", expected=_FORM)
+        if not turns:
+            raise TextError("the chat has no turn", expected=_FORM)
+        return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
     marks = list(_TURN.finditer(text))
     if not marks or text[: marks[0].start()].strip():
         raise TextError("the text does not begin with a turn of a chat", expected=_FORM, fix="leave out --chat")
@@ -157,16 +166,3 @@ def read_turns(text: str) -> list[Turn]:
         {"role": mark[1].lower(), "content": text[mark.end() : end].strip()}
         for mark, end in zip(marks, ends, strict=True)
     ]
-
-
-def _from_json(text: str) -> list[Turn]:
-    try:
-        turns = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise TextError(f"the turns are not valid JSON: {error}", expected=_FORM) from error
-    for number, turn in enumerate(turns, 1):
-        if not isinstance(turn, dict) or not all(isinstance(turn.get(name), str) for name in ("role", "content")):
-            raise TextError(f"turn {number} of the chat lacks a role or a content that is text", expected=_FORM)
-    if not turns:
-        raise TextError("the chat has no turn", expected=_FORM)
-    return [{"role": turn["role"], "content": turn["content"]} for turn in turns]

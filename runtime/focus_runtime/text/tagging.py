@@ -157,16 +157,11 @@ POS = (*OPEN, *CLOSED, "PUNCT", "SYM", "X", SPACE)
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Tags of T tokens.
-
-    Attributes:
-        dep: relation to the head in ClearNLP's labels, such as nsubj; "SPACE" for spaces.
-        sentence: (T,) number of the sentence a token begins in, from 0, never falling.
-    """
+    """Tags of T tokens."""
 
     pos: list[str]
-    dep: list[str]
-    sentence: NDArray[np.int32]
+    dep: list[str]  # relation to the head in ClearNLP's labels, such as nsubj; "SPACE" for spaces
+    sentence: NDArray[np.int32]  # (T,) number of the sentence a token begins in, from 0, never falling
     tagger: str
 
 
@@ -190,15 +185,12 @@ def tag(text: str, starts: Sequence[int], ends: Sequence[int]) -> Tags:
             if not word.is_space:
                 words.append((begin, begin + len(word.text), word.pos_, word.dep_))
     pos, dep = _of_tokens(text, words, starts, ends)
-    letters = [start + _indent(text[start:end]) for start, end in zip(starts, ends, strict=True)]
+    # spaces before a piece's first letter belong to its sentence, wherever they lie
+    rests = [text[start:end].lstrip() for start, end in zip(starts, ends, strict=True)]
+    letters = [end - len(rest) if rest else start for rest, start, end in zip(rests, starts, ends, strict=True)]
     indices = np.searchsorted(np.array(sentence_starts or [0]), letters, side="right") - 1
     _, sentence = np.unique(np.maximum(indices, 0), return_inverse=True)
     return Tags(pos, dep, sentence.astype(np.int32), tagger_name())
-
-
-def _indent(piece: str) -> int:
-    """Spaces before a piece's first letter: they belong to its sentence, wherever they lie."""
-    return len(piece) - len(piece.lstrip()) if piece.strip() else 0
 
 
 def tagger_name() -> str:

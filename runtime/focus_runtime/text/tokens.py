@@ -18,25 +18,21 @@ class TokenizedText:
     """A text and its tokens; one that the tokenizer added has no characters.
 
     Attributes:
-        text: what was tokenised (cut at a token boundary when a limit was given).
         pieces: text of each token; a token that holds part of a character's bytes shows them as ‹F0 9F›, one that the
             tokenizer added its name, such as <bos>.
         starts, ends: character offsets into `text`; tokens that share one character have the same span.
-        total_tokens: tokens of the whole text before any cut.
-        added: pieces of the first tokens, which the tokenizer added.
         left_out: pieces that the tokenizer would have added, had its special tokens not been left out.
-        spelled: special tokens that are spelled in `text`, and how often.
     """
 
-    text: str
+    text: str  # what was tokenised (cut at a token boundary when a limit was given)
     ids: list[int]
     pieces: list[str]
     starts: list[int]
     ends: list[int]
-    total_tokens: int
-    added: tuple[str, ...] = ()
+    total_tokens: int  # tokens of the whole text before any cut
+    added: tuple[str, ...] = ()  # pieces of the first tokens, which the tokenizer added
     left_out: tuple[str, ...] = ()
-    spelled: tuple[tuple[str, int], ...] = ()
+    spelled: tuple[tuple[str, int], ...] = ()  # special tokens that are spelled in `text`, and how often
 
 
 def check_text(text: Any) -> str:
@@ -95,9 +91,7 @@ def tokenize(
 ) -> TokenizedText:
     """Tokenise a text of at least two tokens, with the special tokens that the tokenizer puts before it.
 
-    Args:
-        max_tokens: keep at most this many tokens, cutting the text at a token boundary.
-        special_tokens: "auto" or "none", see `encode`.
+    `max_tokens`: keep at most this many, cutting the text at a token boundary. `special_tokens`: see `encode`.
     """
     ids, spans = encode(tokenizer, check_text(text), special_tokens)
     total = len(ids)
@@ -108,7 +102,8 @@ def tokenize(
             fix="paste a longer text",
         )
     if max_tokens is not None and total > max_tokens:
-        keep = _boundary(spans, max_tokens)
+        whole = (cut for cut in range(max_tokens, 1, -1) if spans[cut][0] >= spans[cut - 1][1])  # splits no character
+        keep = next(whole, max_tokens)
         ids, spans = ids[:keep], spans[:keep]
         text = text[: spans[-1][1]]
     added = added_tokens(tokenizer, special_tokens)
@@ -144,14 +139,6 @@ def special_notes(tokenizer: Any, tokens: TokenizedText, config: Any) -> list[st
             "is false). If the model was trained with it, set add_bos_token to true in tokenizer_config.json."
         )
     return notes
-
-
-def _boundary(spans: list[tuple[int, int]], limit: int) -> int:
-    """The largest cut of at most `limit` tokens that splits no character; `limit` itself if there is none."""
-    for keep in range(limit, 1, -1):
-        if spans[keep][0] >= spans[keep - 1][1]:
-            return keep
-    return limit
 
 
 def _pieces(
@@ -216,13 +203,9 @@ def _byte_table() -> dict[str, int]:
 
 
 def joined_text(pieces: Sequence[str], starts: Sequence[int], ends: Sequence[int]) -> str:
-    """The text that pieces were cut from, bytes of split characters put together again.
+    """The text that the pieces of a `TokenizedText` were cut from, bytes of split characters put together again.
 
-    Args:
-        pieces, starts, ends: of a `TokenizedText`, or as they were stored; what the tokenizer added has no character.
-
-    Raises:
-        TextError: the bytes of a split character are no character: the pieces are not those of a text.
+    Pieces whose split characters do not add up are a TextError. What the tokenizer added has no character.
     """
     parts, reached = bytearray(), 0
     for place, piece in enumerate(pieces):

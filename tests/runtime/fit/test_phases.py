@@ -37,7 +37,7 @@ def test_a_step_on_the_hard_mask_has_the_loss_of_inference(tiny_model):
             batch = step_sequences(ids, 4, 1, 32, 0)
             expected = token_nll(tiny_model, final_hidden(tiny_model, batch), batch).mean().item()
         loop.run(until=5)
-    assert loop.last.loss == pytest.approx(expected, rel=1e-5)
+    assert loop.history[-1].loss == pytest.approx(expected, rel=1e-5)
     moved = [router.potential for router in centroids.routers.values()]
     assert all(not torch.equal(a, b) for a, b in zip(composed, moved, strict=True))
 

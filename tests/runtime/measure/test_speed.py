@@ -19,20 +19,19 @@ from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import timing
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.speed import (
+from focus_runtime.measure.speed import layer
+from focus_runtime.measure.speed import layer as speed_layer
+from focus_runtime.measure.speed.layer import (
     LayerSetting,
     balanced_membership,
     composed_layer_speed,
-    decode_speed,
-    layer,
+    full_attention,
     layer_error,
     layer_inputs,
     layer_speed,
-    prefill_speed,
     tokens_like,
 )
-from focus_runtime.measure.speed import layer as speed_layer
-from focus_runtime.measure.speed.layer import full_attention
+from focus_runtime.measure.speed.model import decode_speed, prefill_speed
 from focus_runtime.measure.timing import MODES, attending, in_turn, timed_pass
 from focus_runtime.models.structure import head_counts
 from tests.helpers import build_centroids, build_model, random_ids

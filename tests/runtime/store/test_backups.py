@@ -41,7 +41,7 @@ def copies(database):
 
 def first_missing(database):
     with duckdb.connect(str(database.path), read_only=True) as connection:
-        return next(name for name, _ in schema.MIGRATIONS if name not in schema.applied(connection))
+        return next(name for name in schema.MIGRATIONS if name not in schema.applied(connection))
 
 
 def test_a_copy_holds_what_was_there_and_can_be_migrated_itself(database):
@@ -59,7 +59,7 @@ def test_a_copy_holds_what_was_there_and_can_be_migrated_itself(database):
 def test_a_migration_that_fails_leaves_the_database_and_its_copy(database, monkeypatch):
     before = contents(database.path)
     monkeypatch.setattr(
-        schema, "MIGRATIONS", (*schema.MIGRATIONS[:7], ("0008_wrong", "SELECT no_such_column FROM runs"))
+        schema, "MIGRATIONS", dict([*schema.MIGRATIONS.items()][:7]) | {"0008_wrong": "SELECT no_such_column FROM runs"}
     )
     for _ in range(2):
         with pytest.raises(duckdb.Error, match="no_such_column"), database.write():

@@ -189,7 +189,7 @@ def test_foreign_files_are_refused(tmp_path):
 def test_a_file_whose_creation_was_killed_is_a_new_one(tmp_path, trace, use):
     path = tmp_path / "killed.duckdb"
     duckdb.connect(str(path)).close()  # a header and no table
-    with pytest.raises(StoreError, match="without Focus Explorer's tables"), Database(path).read_unmigrated():
+    with pytest.raises(StoreError, match="without Focus Explorer's tables"), Database(path).read(migrates=False):
         pass
     with getattr(Database(path), use)() as connection:
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)

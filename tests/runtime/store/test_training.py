@@ -202,7 +202,7 @@ def test_trainings_of_an_earlier_version_gain_the_columns(tmp_path):
     path = tmp_path / "old.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE schema_migrations (name VARCHAR PRIMARY KEY, applied_at TIMESTAMPTZ)")
-        for name, statements in MIGRATIONS[:9]:
+        for name, statements in list(MIGRATIONS.items())[:9]:
             connection.execute(statements)
             connection.execute("INSERT INTO schema_migrations VALUES (?, now())", [name])
         connection.execute("INSERT INTO training_steps VALUES ('x', 'focus', 1, '', 2.0, 1, 1, 1, 1, 1, 1)")

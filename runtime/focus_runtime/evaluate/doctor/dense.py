@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.observe import replace_assignment
+from focus_runtime.composition.observe import hooked, replace_assignment
 from focus_runtime.evaluate.doctor.scenarios import NotApplicable
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.router import Assignment, CentroidRouter
@@ -57,10 +57,9 @@ def dense_focus(model: nn.Module, groups: Groups, window: int, sinks: int) -> It
     try:
         for source, eager in patched:
             source.eager_attention_forward = state.masked(eager)
-        yield
+        with hooked(handles):
+            yield
     finally:
-        for handle in handles:
-            handle.remove()
         for source, eager in patched:
             source.eager_attention_forward = eager
 
@@ -102,7 +101,11 @@ class _Passes:
         ) -> Any:
             dropped = self.dropped(getattr(module, "layer_idx", None), query.shape[2], key.shape[2])
             if dropped is not None:
-                own = _causal(query, key) if attention_mask is None else attention_mask
+                own = attention_mask
+                if own is None:  # causal, with the queries at the end of the keys
+                    seen = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+                    seen = seen.tril(key.shape[2] - query.shape[2])
+                    own = query.new_zeros(seen.shape).masked_fill(~seen, torch.finfo(query.dtype).min)
                 attention_mask = torch.where(dropped[:, None], torch.finfo(query.dtype).min, own)
             return eager(module, query, key, value, attention_mask, **kwargs)
 
@@ -124,45 +127,27 @@ class _Passes:
         return full[:, :, :keys] if keys >= count else full[:, :, count - keys : count]
 
 
-def _causal(query: Tensor, key: Tensor) -> Tensor:
-    """Additive causal mask, (1, 1, Tq, Tk), of queries at the end of the keys."""
-    queries, keys = query.shape[2], key.shape[2]
-    seen = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril(keys - queries)
-    return query.new_zeros(1, 1, queries, keys).masked_fill(~seen, torch.finfo(query.dtype).min)
-
-
 EXACT = 2e-4  # of the largest value: rounding of peaked attention in float32, where one wrong pair moves percents
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The output (B, T, E) of one call of a layer, or of the model: layer None, (B, T, V) logits.
-
-    Attributes:
-        start: position of the first of its tokens in their row.
-        real: (B, T) bool, False for padding. None: all tokens are real.
-    """
+    """The output (B, T, E) of one call of a layer, or of the model: layer None, (B, T, V) logits."""
 
     layer: int | None
-    start: int
-    real: Tensor | None
+    start: int  # position of the first of its tokens in their row
+    real: Tensor | None  # (B, T) bool, False for padding. None: all tokens are real
     value: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place where two records differ.
+    """The first place where two records differ."""
 
-    Attributes:
-        layer: None for the logits, or what was made of them.
-        token: position in its row, padding included. None: that has no meaning.
-        logits: the largest difference between logits of the whole scenario.
-    """
-
-    layer: int | None
-    token: int | None
+    layer: int | None  # None for the logits, or what was made of them
+    token: int | None  # position in its row, padding included. None: that has no meaning
     size: float
-    logits: float
+    logits: float  # the largest difference between logits of the whole scenario
 
 
 @dataclass
@@ -196,7 +181,11 @@ def recorded(model: nn.Module, *, layers: bool = True) -> Iterator[Trace]:
         nonlocal start, width, real
         ids = args[0] if args else kwargs.get("input_ids")
         mask, width = kwargs.get("attention_mask"), 0 if ids is None else ids.shape[1]
-        start = _seen(kwargs)
+        cache = next((kwargs[name] for name in ("cache", "past_key_values") if kwargs.get(name) is not None), None)
+        try:
+            start = int(cache.get_seq_length())  # type: ignore[union-attr]
+        except (AttributeError, TypeError, ValueError):  # there is no cache, or one of linear layers alone
+            start = 0
         real = mask[:, -width:].bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
 
     def after(index: int | None, output: Any) -> None:
@@ -209,20 +198,8 @@ def recorded(model: nn.Module, *, layers: bool = True) -> Iterator[Trace]:
     for index, layer in enumerate(layers_of(model) if layers else ()):
         handles.append(layer.register_forward_hook(lambda _, __, output, index=index: after(index, output)))
     handles.append(model.register_forward_hook(lambda _, __, output: after(None, output)))
-    try:
+    with hooked(handles):
         yield trace
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _seen(kwargs: Mapping[str, Any]) -> int:
-    """Tokens that the cache of a call holds already."""
-    cache = next((kwargs[name] for name in ("cache", "past_key_values") if kwargs.get(name) is not None), None)
-    try:
-        return int(cache.get_seq_length())  # type: ignore[union-attr]
-    except (AttributeError, TypeError, ValueError):  # none, or one of linear layers alone
-        return 0
 
 
 def first_difference(expected: Trace, found: Trace) -> Difference | None:
@@ -240,8 +217,8 @@ def first_difference(expected: Trace, found: Trace) -> Difference | None:
             token = int(wrong.any(0).nonzero()[0])
             return Difference(a.layer, a.start + token, float(errors[:, token].max()), logits)
     for x, y in zip(expected.returned, found.returned, strict=True):
-        size = _returned_error(x, y)
-        if size:
+        size = float((x.double() - y.double()).abs().max()) if x.shape == y.shape else float("inf")
+        if size > (EXACT * float(x.abs().max()) if x.is_floating_point() else 0):
             return Difference(None, None, size, logits)
     if len(expected.entries) != len(found.entries):
         return Difference(None, None, float("inf"), logits)
@@ -259,11 +236,3 @@ def _errors(a: Entry, b: Entry) -> Tensor:
     if a.real is not None:
         errors = torch.where(a.real[:, -errors.shape[1] :], errors, 0.0)
     return errors
-
-
-def _returned_error(x: Tensor, y: Tensor) -> float:
-    """How far apart two results are; 0 where they agree."""
-    if x.shape != y.shape:
-        return float("inf")
-    size = float((x.double() - y.double()).abs().max())
-    return size if size > (EXACT * float(x.abs().max()) if x.is_floating_point() else 0) else 0.0

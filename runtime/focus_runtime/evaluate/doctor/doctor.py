@@ -36,7 +36,7 @@ from focus_runtime.evaluate.doctor.scenarios import (
     packed_documents,
 )
 from focus_runtime.models.structure import attention_implementation, set_attention_implementation
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.centroids import random_centroids
 
 FOCUS = "focus"
 PLAIN = "every pair kept, against the model's own eager attention"
@@ -57,7 +57,6 @@ def doctor(
     attention: str = FOCUS,
     scenarios: Iterable[str] | None = None,
     tokens: int = 24,
-    seed: int = 0,
     progress: Callable[[str, float], None] = lambda scenario, fraction: None,
 ) -> Report:
     """Whether an attention patch computes what it should on a model, in every way that a model is used.
@@ -73,13 +72,12 @@ def doctor(
         attention: "focus", or the name of a registered implementation.
         scenarios: names from `SCENARIOS` and "bfloat16"; all when None.
         tokens: length of the texts, at least 16; only texts longer than a sliding window reach beyond it.
-        seed: of the texts and the centroids.
-        progress: takes each scenario and the fraction done, 0 to 1.
-
-    Raises:
-        InputError: a scenario or the implementation is unknown, the texts are too short, or the model is not float32.
     """
-    names = _chosen(scenarios)
+    known = [*SCENARIOS, "bfloat16"]
+    names = known if scenarios is None else list(scenarios)
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no scenario {name!r}", expected="one of " + ", ".join(known))
     if getattr(model, "dtype", torch.float32) != torch.float32:
         raise InputError(
             f"the model is in {model.dtype}", expected="float32, whose rounding is small", fix="load it so"
@@ -93,8 +91,8 @@ def doctor(
             expected=f"{FOCUS} or one of " + ", ".join(registered),
             fix="register yours with transformers.AttentionInterface first",
         )
-    inputs = Inputs(model, _random_ids(model, tokenizer, tokens, seed))
-    checks = list(_checks(inputs, attention, names, seed))
+    inputs = Inputs(model, _random_ids(model, tokenizer, tokens))
+    checks = list(_checks(inputs, attention, names))
     found = []
     before = attention_implementation(model)
     try:
@@ -103,18 +101,10 @@ def doctor(
             found.append(_finding(name, against, check))
     finally:
         set_attention_implementation(model, before)
-    return Report(type(model).__name__, attention, tuple(_notes(model, tokenizer)), tuple(found))
+    return Report(type(model).__name__, attention, _notes(tokenizer), tuple(found))
 
 
-def _chosen(scenarios: Iterable[str] | None) -> list[str]:
-    known = [*SCENARIOS, "bfloat16"]
-    for name in scenarios or ():
-        if name not in known:
-            raise InputError(f"there is no scenario {name!r}", expected="one of " + ", ".join(known))
-    return known if scenarios is None else list(scenarios)
-
-
-def _random_ids(model: nn.Module, tokenizer: Any, tokens: int, seed: int) -> Tensor:
+def _random_ids(model: nn.Module, tokenizer: Any, tokens: int) -> Tensor:
     """(2, T) token ids without special tokens."""
     config: Any = model.config
     special = set(getattr(tokenizer, "all_special_ids", ()))
@@ -123,21 +113,22 @@ def _random_ids(model: nn.Module, tokenizer: Any, tokens: int, seed: int) -> Ten
         special |= {value for value in values if isinstance(value, int)}
     vocabulary = config.get_text_config(decoder=True).vocab_size
     allowed = torch.tensor([i for i in range(vocabulary) if i not in special])
-    chosen = torch.randint(len(allowed), (2, tokens), generator=torch.Generator().manual_seed(seed))
+    chosen = torch.randint(len(allowed), (2, tokens), generator=torch.Generator().manual_seed(0))
     return allowed[chosen].to(next(model.parameters()).device)
 
 
-def _notes(model: nn.Module, tokenizer: Any) -> Iterator[str]:
+def _notes(tokenizer: Any) -> tuple[str, ...]:
     if tokenizer is None:
-        return
+        return ()
     ids = list(tokenizer("a").input_ids)
     adds = tokenizer.bos_token_id is not None and ids[:1] == [tokenizer.bos_token_id]
-    yield f"The tokenizer {'begins' if adds else 'does not begin'} a text with a beginning-of-text token."
+    return (f"The tokenizer {'begins' if adds else 'does not begin'} a text with a beginning-of-text token.",)
 
 
-def _checks(inputs: Inputs, attention: str, names: list[str], seed: int) -> Iterator[Check]:
+def _checks(inputs: Inputs, attention: str, names: list[str]) -> Iterator[Check]:
     """Every scenario with what it is compared with; of Focus once with all pairs and once with one group a token."""
-    against, patched = (PLAIN, _every_pair(seed)) if attention == FOCUS else (NAMED, _implementation(attention))
+    every_pair = partial(_composed, top_k=GROUPS)
+    against, patched = (PLAIN, every_pair) if attention == FOCUS else (NAMED, _implementation(attention))
     for name in names:
         if name == "bfloat16":
             yield name, against, partial(_in_bfloat16, inputs, patched)
@@ -146,9 +137,9 @@ def _checks(inputs: Inputs, attention: str, names: list[str], seed: int) -> Iter
     if attention == FOCUS:
         for name in names:
             if name in ONE_GROUP:
-                yield name, MASKED, partial(_equals_dense, inputs, name, seed)
+                yield name, MASKED, partial(_equals_dense, inputs, name)
         if "left padding" in names:
-            yield "left padding", ALONE, partial(_equals_alone, inputs, seed)
+            yield "left padding", ALONE, partial(_equals_alone, inputs)
 
 
 def _finding(name: str, against: str, check: Callable[[], Difference | None]) -> Finding:
@@ -192,22 +183,14 @@ def _implementation(name: str) -> Patched:
     return patched
 
 
-def _centroids(model: nn.Module, seed: int) -> Centroids:
-    centroids = random_centroids(model, FocusConfig(num_groups=GROUPS, window=WINDOW, num_sinks=SINKS), seed=seed)
-    generator = torch.Generator().manual_seed(seed + 1)
+def _composed(model: nn.Module, top_k: int) -> FocusModel:
+    """Focus with random centroids, each token in `top_k` of `GROUPS` groups."""
+    centroids = random_centroids(model, FocusConfig(num_groups=GROUPS, window=WINDOW, num_sinks=SINKS))
+    generator = torch.Generator().manual_seed(1)
     for router in centroids.routers.values():  # causal assignment asks for potentials
         router.potential.copy_(torch.randn(GROUPS, generator=generator))
         router.has_potential = True
-    return centroids
-
-
-def _composed(model: nn.Module, seed: int, top_k: int) -> FocusModel:
-    return compose(model, _centroids(model, seed), top_k=top_k)
-
-
-def _every_pair(seed: int) -> Patched:
-    """Focus with every token in all groups."""
-    return lambda model: _composed(model, seed, GROUPS)
+    return compose(model, centroids, top_k=top_k)
 
 
 def _run(inputs: Inputs, scenario: Scenario, *, layers: bool = True) -> Trace:
@@ -246,13 +229,13 @@ def _check_documents_apart(inputs: Inputs, packed: Trace) -> None:
         raise NotApplicable("the model's own eager attention does not keep packed documents apart")
 
 
-def _equals_dense(inputs: Inputs, name: str, seed: int) -> Difference | None:
+def _equals_dense(inputs: Inputs, name: str) -> Difference | None:
     """Focus with one group a token against the model's own attention with a second mask."""
     model, scenario = inputs.model, SCENARIOS[name]
     own = _reference(inputs, scenario)
     if name == "packing":  # else it is one text, whose sinks are at its beginning
         _check_documents_apart(inputs, own)
-    with _composed(model, seed, 1) as focus:
+    with _composed(model, 1) as focus:
         found = _run(inputs, scenario)
         with noted_groups(focus) as groups:
             _run(inputs, scenario)
@@ -262,7 +245,7 @@ def _equals_dense(inputs: Inputs, name: str, seed: int) -> Difference | None:
     return first_difference(expected, found)
 
 
-def _equals_alone(inputs: Inputs, seed: int) -> Difference | None:
+def _equals_alone(inputs: Inputs) -> Difference | None:
     """A row with padding before it under Focus with one group a token, against the same row alone."""
     model = inputs.model
     alone = Inputs(model, inputs.ids[1:, inputs.ids.shape[1] // 4 :])
@@ -273,7 +256,7 @@ def _equals_alone(inputs: Inputs, seed: int) -> Difference | None:
     own = padded_row(_reference(inputs, SCENARIOS["left padding"]))
     if first_difference(_reference(alone, SCENARIOS["plain"]), own):
         raise NotApplicable("the model itself reads a row with padding otherwise than the row alone")
-    with _composed(model, seed, 1):
+    with _composed(model, 1):
         expected = _run(alone, SCENARIOS["plain"])
         found = padded_row(_run(inputs, SCENARIOS["left padding"]))
     return first_difference(expected, found)
@@ -298,19 +281,13 @@ OUTCOMES = ("ok", "refused", "differs", "error", "not applicable")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one scenario, which was compared with what `against` says.
-
-    Attributes:
-        outcome: one of `OUTCOMES`.
-        difference: the first place that differs.
-        reason: why the library refused, what was raised, or why the scenario does not apply.
-    """
+    """The result of one scenario, which was compared with what `against` says."""
 
     scenario: str
     against: str
-    outcome: str
+    outcome: str  # one of `OUTCOMES`
     difference: Difference | None = None
-    reason: str = ""
+    reason: str = ""  # why the library refused, what was raised, or why the scenario does not apply
 
     @property
     def words(self) -> str:

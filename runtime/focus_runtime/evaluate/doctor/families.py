@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from focus_runtime.errors import InputError, ModelError, first_line
 from focus_runtime.evaluate.doctor.doctor import ALONE, FOCUS, MASKED, Finding, doctor, worst
@@ -163,20 +165,15 @@ TOWERS |= dict.fromkeys(("adapter_in_dim", "adapter_out_dim", "adapter_input_siz
 
 def model_types() -> list[str]:
     """Names of all families: what transformers maps to a causal language model."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
     return sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
-def tiny_config(model_type: str) -> Any:
-    """The family's own configuration with small sizes."""
-    from transformers import CONFIG_MAPPING
-
-    return _small(CONFIG_MAPPING[model_type], OVERRIDES.get(model_type, {}))
-
-
 def _small(config_class: type, overrides: Mapping[str, Any], sizes: Mapping[str, Any] = SMALL) -> Any:
-    default = _default(config_class, overrides)
+    """The family's own configuration with small sizes."""
+    try:
+        default = config_class()
+    except (ValueError, TypeError, AttributeError):
+        default = config_class(**overrides)
     declared = {field.name for field in dataclasses.fields(config_class)}  # others are derived from these
     fields = {name: value for name, value in default.to_dict().items() if name in declared}
     parts = {name: part for name, part in config_class.sub_configs.items() if fields.get(name) is not None}  # type: ignore[attr-defined]
@@ -195,13 +192,6 @@ def _small(config_class: type, overrides: Mapping[str, Any], sizes: Mapping[str,
     return config_class(**changes)
 
 
-def _default(config_class: type, overrides: Mapping[str, Any]) -> Any:
-    try:
-        return config_class()
-    except (ValueError, TypeError, AttributeError):
-        return config_class(**overrides)
-
-
 def _of_layers(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Lists of one entry a layer, cut to the layers that are left: the first of each kind, at least two."""
     name = next((name for name in OF_LAYERS if name in fields), None)
@@ -218,34 +208,28 @@ def _of_layers(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
     return cut
 
 
-def tiny_model(model_type: str, *, seed: int = 0) -> nn.Module:
+@torch.no_grad()
+def tiny_model(model_type: str) -> nn.Module:
     """A tiny random model of one family, in float32 and evaluation mode, with eager attention.
 
-    A ModelError has the reason why transformers cannot build the family at this size.
+    Every matrix is drawn again, so large that attention is peaked and its output matters. A ModelError has the reason
+    why transformers cannot build the family at this size.
     """
-    from transformers import AutoModelForCausalLM
-
     try:
-        config = tiny_config(model_type)
+        config = _small(CONFIG_MAPPING[model_type], OVERRIDES.get(model_type, {}))
         config._attn_implementation = "eager"
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     except Exception as error:
         raise ModelError(f"transformers builds no tiny {model_type}: {' '.join(str(error).split())[:200]}") from error
-    draw_weights(model, seed)
-    return model
-
-
-@torch.no_grad()
-def draw_weights(model: nn.Module, seed: int) -> None:
-    """Draw every matrix again, in place, so large that attention is peaked and its output matters."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2 and "sink" not in name:
             continue
         std = EMBEDDING_STD if id(parameter) in embeddings or "sink" in name else MATRIX_STD
         parameter.normal_(0.0, std, generator=generator)
+    return model
 
 
 # Columns of the page, and the scenarios of each. Compiling takes longer than all of them together, so it is left out.
@@ -270,17 +254,13 @@ MARKS = {"ok": "ok", "refused": "refused", "differs": "**differs**", "error": "*
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """What the doctor found on one family; the model's class is empty where there is none.
-
-    Attributes:
-        reason: the worst finding in words, or why there is no model; empty where all is well.
-    """
+    """What the doctor found on one family; the model's class is empty where there is none."""
 
     family: str
     model: str
     layers: tuple[str, ...]
     cells: dict[str, str]
-    reason: str
+    reason: str  # the worst finding in words, or why there is no model; empty where all is well
 
     @property
     def outcome(self) -> str:

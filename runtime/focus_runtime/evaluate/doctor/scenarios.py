@@ -10,11 +10,14 @@ import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import DynamicCache, StaticCache
 
+from focus_runtime.composition.observe import hooked
 from focus_runtime.models.structure import cache_argument
 
 NEW_TOKENS = 6
@@ -77,15 +80,9 @@ def plain(inputs: Inputs) -> None:
     inputs.model(input_ids=inputs.ids, use_cache=False)
 
 
-def left_padding(inputs: Inputs) -> None:
-    """A batch whose second text has padding before it."""
-    ids, given = inputs.padding(left=True)
-    inputs.model(input_ids=ids, use_cache=False, **given)
-
-
-def right_padding(inputs: Inputs) -> None:
-    """A batch whose second text has padding after it."""
-    ids, given = inputs.padding(left=False)
+def padding(inputs: Inputs, *, left: bool) -> None:
+    """A batch whose second text has padding before it, or after it."""
+    ids, given = inputs.padding(left=left)
     inputs.model(input_ids=ids, use_cache=False, **given)
 
 
@@ -110,23 +107,15 @@ def packing_lengths(inputs: Inputs) -> None:
     ids, positions, cuts = packed_documents(inputs)
     lengths = torch.tensor(cuts, dtype=torch.int32, device=ids.device)
     longest = max(end - start for start, end in itertools.pairwise(cuts))
-    inputs.model(
-        input_ids=ids,
-        position_ids=positions,
-        use_cache=False,
-        cu_seq_lens_q=lengths,
-        cu_seq_lens_k=lengths,
-        max_length_q=longest,
-        max_length_k=longest,
-    )
+    more = {"cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths, "max_length_q": longest, "max_length_k": longest}
+    inputs.model(input_ids=ids, position_ids=positions, use_cache=False, **more)
 
 
-def _decode(inputs: Inputs, cache: Any, widths: list[int]) -> Any:
+def _decode(inputs: Inputs, cache: Any, widths: list[int]) -> None:
     start = 0
     for width in widths:
         cache = inputs.step(inputs.ids[:, start : start + width], cache)
         start += width
-    return cache
 
 
 def _prefill_and_steps(inputs: Inputs) -> list[int]:
@@ -153,15 +142,11 @@ def padded_cache(inputs: Inputs) -> None:
 
 def dynamic_cache(inputs: Inputs) -> None:
     """Prefill and decode steps with a dynamic cache that knows no kinds of layers."""
-    from transformers import DynamicCache
-
     _decode(inputs, DynamicCache(), _prefill_and_steps(inputs))
 
 
 def static_cache(inputs: Inputs) -> None:
     """Prefill and decode steps with a static cache that is longer than the text."""
-    from transformers import StaticCache
-
     cache = StaticCache(config=inputs.model.config, max_cache_len=inputs.ids.shape[1] + 8)
     _decode(inputs, cache, _prefill_and_steps(inputs))
 
@@ -187,16 +172,8 @@ def cropped_cache(inputs: Inputs) -> None:
 def _generate(inputs: Inputs, ids: Tensor, **kwargs: Any) -> list[Tensor]:
     if not hasattr(inputs.model, "generate"):
         raise NotApplicable(f"{type(inputs.model).__name__} does not generate")
-    kwargs = {"attention_mask": torch.ones_like(ids), **kwargs}
-    tokens = inputs.model.generate(
-        ids,
-        do_sample=False,
-        max_new_tokens=NEW_TOKENS,
-        min_new_tokens=NEW_TOKENS,
-        pad_token_id=pad_id(inputs.model),
-        **kwargs,
-    )
-    return [tokens]
+    kwargs = {"attention_mask": torch.ones_like(ids), "pad_token_id": pad_id(inputs.model), **kwargs}
+    return [inputs.model.generate(ids, do_sample=False, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, **kwargs)]
 
 
 def greedy(inputs: Inputs) -> list[Tensor]:
@@ -241,20 +218,16 @@ def gradients(inputs: Inputs) -> list[Tensor]:
         return leaves[-1] * 1.0
 
     handle = inputs.model.get_input_embeddings().register_forward_hook(as_leaf)
-    try:
-        with torch.enable_grad():
-            logits = inputs.model(input_ids=inputs.ids, use_cache=False).logits.float()
-            loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), inputs.ids[:, 1:].flatten())
-            (gradient,) = torch.autograd.grad(loss, leaves[:1])
-    finally:
-        handle.remove()
-    return [gradient]
+    with hooked([handle]), torch.enable_grad():
+        logits = inputs.model(input_ids=inputs.ids, use_cache=False).logits.float()
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), inputs.ids[:, 1:].flatten())
+        return list(torch.autograd.grad(loss, leaves[:1]))
 
 
 SCENARIOS: dict[str, Scenario] = {
     "plain": plain,
-    "left padding": left_padding,
-    "right padding": right_padding,
+    "left padding": partial(padding, left=True),
+    "right padding": partial(padding, left=False),
     "packing": packing,
     "packing with lengths": packing_lengths,
     "the model's cache": model_cache,

@@ -21,10 +21,8 @@ Request = tuple[Any, list[int], list[int]]  # the request, ids of the context, i
 class HarnessModel(HFLM):
     """lm-eval's Hugging Face model with padding masked, which Sinkhorn assignment needs, and item lengths counted.
 
-    Attributes:
-        lengths: tokens of context and continuation together, by task and document number; of a document with several
-            continuations the longest. For generation: of the prompt and the answer that was kept.
-        cut: documents whose context was cut on the left to the model's positions.
+    `lengths`: tokens of context and continuation together, by task and document number; of a document with several
+    continuations the longest. For generation: of the prompt and the answer that was kept.
     """
 
     def __init__(
@@ -45,7 +43,7 @@ class HarnessModel(HFLM):
         )
         self._special_tokens = special_tokens
         self.lengths: dict[tuple[str, int], int] = {}
-        self.cut: set[tuple[str, int]] = set()
+        self.cut: set[tuple[str, int]] = set()  # documents whose context was cut on the left to the model's positions
         self._progress = progress or (lambda fraction: None)
         self._lengths: list[int] = []
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters

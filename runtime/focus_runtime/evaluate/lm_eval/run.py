@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError, first_line
-from focus_runtime.measure.intervals import McNemar, mcnemar_test, mean_interval, sign_flip_test
+from focus_runtime.measure.intervals import mcnemar_test, mean_interval, sign_flip_test
 from focus_runtime.text.special import DEFAULT
 
 LOCAL_FORMATS = ("json", "csv", "parquet", "text", "arrow")
@@ -40,35 +40,25 @@ FOLDERS = {  # of lm-eval's own tasks; reading all 14,000 of them takes longer t
 class Metric:
     """One figure of a task.
 
-    Attributes:
-        stderr: standard error over items; None where it is neither a mean nor the exp of one.
-        items: (N,) its values item by item; for a perplexity the log-likelihoods. None where there are none.
+    `items`: (N,) its values item by item; for a perplexity the log-likelihoods. None where there are none.
     """
 
     value: float
-    stderr: float | None
+    stderr: float | None  # standard error over items; None where it is neither a mean nor the exp of one
     items: NDArray[np.float64] | None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What one model gave on one task.
-
-    Attributes:
-        metrics: by name, with the filter's name where the task has several.
-        tokens: (N,) int64, tokens of context and continuation of each item, as fed to the model.
-        cut: items whose context was cut to the model's positions.
-        window, full_up_to: of the setting that item lengths are held against; up to so many tokens it drops nothing.
-        written: whether answers are written token by token; then `tokens` depend on what the model wrote.
-    """
+    """What one model gave on one task."""
 
     task: str
-    metrics: dict[str, Metric]
-    tokens: NDArray[np.int64]
-    cut: int
-    window: int
-    full_up_to: int
-    written: bool = False
+    metrics: dict[str, Metric]  # by name, with the filter's name where the task has several
+    tokens: NDArray[np.int64]  # (N,) int64, tokens of context and continuation of each item, as fed to the model
+    cut: int  # items whose context was cut to the model's positions
+    window: int  # of the setting that item lengths are held against
+    full_up_to: int  # tokens up to which that setting drops nothing
+    written: bool = False  # whether answers are written token by token; then `tokens` depend on what the model wrote
 
     @property
     def items(self) -> int:
@@ -113,28 +103,23 @@ def _quiet() -> Iterator[None]:
 
 
 def load_tasks(names: Sequence[str], *, task_folder: str | Path | None = None) -> dict[str, Any]:
-    """Find tasks by name and load their data.
+    """Find tasks by name and load their data: lm-eval's task objects by name, groups and tags resolved.
 
     Args:
         names: tasks, groups or tags of lm-eval or of the folder; none stands for all tasks of the folder.
         task_folder: folder of task YAML files, for the user's tasks and where the network is out of reach. Data files
             named there are resolved relative to the YAML file.
-
-    Returns:
-        lm-eval's task objects by name; groups and tags are resolved.
     """
     require_harness()
     if not names and task_folder is None:
         raise InputError("no task is named", expected="names such as lambada_openai,hellaswag")
-    folder = None
-    if task_folder is not None:
-        folder = Path(task_folder).expanduser()
-        if not folder.is_dir() or not any(folder.rglob("*.yaml")):
-            raise InputError(
-                f"{task_folder} holds no tasks",
-                expected="a folder with lm-eval task files (.yaml)",
-                fix="make one with `focus-explorer evaluate make-task`",
-            )
+    folder = None if task_folder is None else Path(task_folder).expanduser()
+    if folder is not None and not any(folder.rglob("*.yaml")):
+        raise InputError(
+            f"{task_folder} holds no tasks",
+            expected="a folder with lm-eval task files (.yaml)",
+            fix="make one with `focus-explorer evaluate make-task`",
+        )
     manager = _manager(names, folder)
     tasks: dict[str, Any] = {}
     for name in names or manager.all_subtasks:
@@ -222,41 +207,33 @@ def _relative_to(yaml: Path, files: Any) -> Any:
 def run_tasks(
     model: Any,
     tokenizer: Any,
-    tasks: Sequence[str] | Mapping[str, Any],
+    tasks: Mapping[str, Any],
     *,
     window: int,
     num_sinks: int = 0,
     full_up_to: int | None = None,
-    task_folder: str | Path | None = None,
     limit: int | None = None,
     batch_size: int = 1,
     special_tokens: str = DEFAULT,
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, TaskResult]:
-    """Run lm-eval tasks.
+    """Run what `load_tasks` gave; results by task name.
 
     Args:
         model: a Hugging Face causal language model as it is, or what `compose` returned (then under Focus).
-        tasks: names, or what `load_tasks` gave.
         window, num_sinks: setting that item lengths are held against; give full attention those of Focus.
         full_up_to: tokens up to which that setting drops nothing, where heads have windows of their own or windows
             grow (`FocusConfig.full_up_to`). None: window + num_sinks + 1.
         limit: only the first so many items of each task.
-        special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
-        progress: called with the fraction of requests done.
-
-    Returns:
-        Results by task name.
     """
     for name, number in (("limit", limit), ("batch_size", batch_size)):
         if number is not None and number < 1:
             raise InputError(f"{name} is {number}", expected="at least 1")
-    loaded = tasks if isinstance(tasks, Mapping) else load_tasks(tasks, task_folder=task_folder)
     from lm_eval.evaluator import evaluate
 
     from focus_runtime.evaluate.lm_eval.model import HarnessModel
 
-    for task in loaded.values():
+    for task in tasks.values():
         if task.get_config("num_fewshot") is None:
             task.set_config(key="num_fewshot", value=0)
         task.set_fewshot_seed(seed=FEWSHOT_SEED)  # also between runs, so that both see the same examples
@@ -265,15 +242,15 @@ def run_tasks(
         wrapped = HarnessModel(
             network, tokenizer, batch_size=batch_size, special_tokens=special_tokens, progress=progress
         )
-        evaluated = evaluate(wrapped, {"tasks": dict(loaded)}, limit=limit, bootstrap_iters=0, log_samples=True)
+        evaluated = evaluate(wrapped, {"tasks": dict(tasks)}, limit=limit, bootstrap_iters=0, log_samples=True)
     assert evaluated is not None, "one process runs alone"
     results = {}
-    for name in loaded:
+    for name in tasks:
         documents = sorted(number for task, number in wrapped.lengths if task == name)
         tokens = np.array([wrapped.lengths[name, number] for number in documents], dtype=np.int64)
         metrics = _metrics(evaluated["results"][name], evaluated["samples"][name])
         cut = sum(task == name for task, _ in wrapped.cut)
-        written = loaded[name].OUTPUT_TYPE == "generate_until"
+        written = tasks[name].OUTPUT_TYPE == "generate_until"
         whole = window + num_sinks + 1 if full_up_to is None else full_up_to
         results[name] = TaskResult(name, metrics, tokens, cut, window, whole, written)
     return results
@@ -309,23 +286,18 @@ def compare_tasks(
 ) -> dict[str, dict[str, Any]]:
     """Focus against full attention, item by item.
 
-    Returns:
-        JSON-ready, by task: items, their tokens, the share of them `longer_than_window` and the share on which Focus
-        `may_differ`; for each metric both values, the mean paired difference with its interval over items (for a
-        perplexity in nats, of the log-likelihoods) and p-value, for all items and for the longer ones alone.
+    By task, JSON-ready: items, their tokens, the share of them `longer_than_window` and the share on which Focus
+    `may_differ`; for each metric both values, the mean paired difference with its interval over items (for a perplexity
+    in nats, of the log-likelihoods) and p-value, for all items and for the longer ones alone.
     """
     report = {}
     for name, plain in full.items():
-        sparse = focus[name]
+        sparse, tokens = focus[name], focus[name].tokens
         if plain.items != sparse.items or not (plain.written or np.array_equal(plain.tokens, sparse.tokens)):
             raise InputError(f"the results of {name} are of different items", expected="the same task and limit")
         report[name] = {
             "items": sparse.items,
-            "tokens": {
-                "median": float(np.median(sparse.tokens)),
-                "low": int(sparse.tokens.min()),
-                "high": int(sparse.tokens.max()),
-            },
+            "tokens": {"median": float(np.median(tokens)), "low": int(tokens.min()), "high": int(tokens.max())},
             "longer_than_window": float(sparse.beyond_window.mean()),
             "may_differ": float(sparse.may_differ.mean()),
             "cut": sparse.cut,
@@ -338,12 +310,8 @@ def compare_tasks(
 
 
 def _compare_metric(full: Metric, focus: Metric, longer: NDArray[np.bool_], seed: int) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "full": full.value,
-        "full_stderr": full.stderr,
-        "focus": focus.value,
-        "focus_stderr": focus.stderr,
-    }
+    row: dict[str, Any] = {"full": full.value, "full_stderr": full.stderr}
+    row |= {"focus": focus.value, "focus_stderr": focus.stderr}
     if full.items is None or focus.items is None:
         return row
     row |= _paired(full.items, focus.items, seed)
@@ -360,12 +328,7 @@ def _compare_metric(full: Metric, focus: Metric, longer: NDArray[np.bool_], seed
 def _paired(full: NDArray[np.float64], focus: NDArray[np.float64], seed: int) -> dict[str, Any]:
     difference = mean_interval(focus - full, seed=seed).to_dict()
     if np.isin(np.concatenate([full, focus]), (0, 1)).all():
-        test: McNemar = mcnemar_test(full, focus)
-        return {
-            "difference": difference,
-            "p_value": test.p_value,
-            "test": "McNemar",
-            "lost": test.only_first,
-            "gained": test.only_second,
-        }
+        test = mcnemar_test(full, focus)
+        counts = {"lost": test.only_first, "gained": test.only_second}
+        return {"difference": difference, "p_value": test.p_value, "test": "McNemar", **counts}
     return {"difference": difference, "p_value": sign_flip_test(focus - full, seed=seed), "test": "sign flips"}

@@ -35,14 +35,7 @@ from focus_runtime.routing.router import CentroidRouter
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerSetting:
-    """One attention layer with unit-normal inputs.
-
-    Attributes:
-        hidden_size: width the router reads. None: heads * head_size.
-        dtype: "float32" or "bfloat16".
-        routing: config of the router that is timed, with its own assignment and width. None: from the other fields.
-        sliding_window: tokens that the layer's own attention reaches, under Focus and without. None: all.
-    """
+    """One attention layer with unit-normal inputs."""
 
     heads: int = 12
     key_heads: int = 12
@@ -53,9 +46,9 @@ class LayerSetting:
     num_sinks: int = 0
     dtype: str = "float32"
     backend: str = "auto"
-    hidden_size: int | None = None
-    routing: FocusConfig | None = None
-    sliding_window: int | None = None
+    hidden_size: int | None = None  # width the router reads. None: heads * head_size
+    routing: FocusConfig | None = None  # of the router that is timed. None: from the other fields
+    sliding_window: int | None = None  # tokens that the layer's own attention reaches, under Focus and without
     window_growth: tuple[int, int] | None = None
 
     @classmethod
@@ -162,10 +155,6 @@ def composed_layer_speed(
         vectors: (T, R) routing vectors of the tokens, which decide their groups.
         everywhere: (T,) bool, text sinks that an earlier layer found.
         repeats: timed calls of each, after one that warms up.
-
-    Returns:
-        JSON-ready: `full_ms`, `focus_ms` and `routing_ms` with their spread, `retained_pairs` (mean over heads),
-        `backend`, `device` and `dtype`.
     """
     device = execution_device(attention_modules(focus.model)[layer])
 
@@ -202,7 +191,8 @@ def _timed(
             route(module, (hidden,), {})
             focus_forward(module, query, key, value, None)
 
-    weights = _like_weights_of_a_layer(focus, device)
+    of_layer = sum(weights.nbytes for weights in focus.model.parameters()) // len(attention_modules(focus.model))
+    weights = torch.ones(min(MOST_READ, of_layer) // 4, dtype=torch.float32, device=device)
     works: dict[str, Callable[[], Any]] = {
         "read": weights.sum,
         "full": full,
@@ -218,13 +208,6 @@ def _timed(
         "device": str(device),
         "dtype": setting.dtype,
     }
-
-
-def _like_weights_of_a_layer(focus: FocusModel, device: torch.device) -> Tensor:
-    """Memory as large as the mean of the layers' weights, at most `MOST_READ` bytes."""
-    of_model = sum(weights.nbytes for weights in focus.model.parameters())
-    of_layer = min(MOST_READ, of_model // len(attention_modules(focus.model)))
-    return torch.ones(of_layer // 4, dtype=torch.float32, device=device)
 
 
 def hidden_states(router: CentroidRouter, vectors: Tensor, *, seed: int) -> Tensor:
@@ -257,16 +240,10 @@ def layer_speed(
     What a composition does besides, such as text sinks, is in `composed_layer_speed`.
 
     Args:
-        repeats: timed calls of each, after one that warms up.
-        device: "cpu" or "cuda".
         membership: (1, T) int64 in place of random groups.
         same_kernel: whether Focus's kernel is timed with every pair allowed too, for a ratio of pairs alone.
 
-    Returns:
-        JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone),
-        `full_over_focus_with_routing` and, where asked for, `same_kernel_full_over_focus`, shares of the stages,
-        retained pairs, `limit` (the pairs of full attention, which a sliding window bounds too, over those that Focus
-        keeps), peak memory growth in bytes.
+    In the row, `limit` is the pairs of full attention, which a sliding window bounds too, over those that Focus keeps.
     """
 
     def timed(count: int, **how: Any) -> dict[str, Any]:
@@ -299,7 +276,12 @@ def _layer_speed(
     router.to(device)
     hidden = torch.randn(1, length, setting.width, device=device)
     sliding = setting.sliding_window if length > (setting.sliding_window or length) else None
-    full = _full_call(setting, sliding, (query, key, value))
+
+    def full() -> Tensor:
+        if sliding is None:
+            return full_attention(query, key, value)
+        return sliding_attention(query, key, value, sliding, Scoring(setting.head_size**-0.5))
+
     focus = _focus_call(setting, sliding, (query, key, value), groups)
     works = {"full": full, "focus": lambda: focus(None), "routing": lambda: router.assign(hidden)}
     if same_kernel:
@@ -310,8 +292,7 @@ def _layer_speed(
     dense, sparse, routing = (times[name].median for name in ("full", "focus", "routing"))
     clock = StageClock(devices=[where])
     focus(clock)
-    stages = {"routing": routing}
-    stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
+    stages = {"routing": routing} | {name: seconds * 1000 for name, seconds in clock.seconds.items()}
     retained = count_pairs(groups[0].cpu().numpy(), setting.rule).retained_pairs
     reached = 1 - setting.rule.unreached(length) / (length * (length + 1) // 2)  # by full attention, of causal pairs
     return {
@@ -320,9 +301,7 @@ def _layer_speed(
         "backend": _backend(setting, sliding, (query, key, value), groups),
         "seed": seed,
         "groups": "random" if membership is None else "given",
-        "full_ms": asdict(times["full"]),
-        "focus_ms": asdict(times["focus"]),
-        "routing_ms": asdict(times["routing"]),
+        **{f"{name}_ms": asdict(times[name]) for name in ("full", "focus", "routing")},
         "full_over_focus": dense / sparse,
         "full_over_focus_with_routing": dense / (sparse + routing),
         **({"same_kernel_full_over_focus": times["every_pair"].median / sparse} if same_kernel else {}),
@@ -331,16 +310,6 @@ def _layer_speed(
         "stages_ms": {name: stages[name] for name in STAGES if name in stages},
         "peak_bytes": {"full": peak_growth(full, where), "focus": peak_growth(lambda: focus(None), where)},
     }
-
-
-def _full_call(
-    setting: LayerSetting, sliding: int | None, tensors: tuple[Tensor, Tensor, Tensor]
-) -> Callable[[], Tensor]:
-    """Full attention of the layer; within its sliding window where the text is longer."""
-    query, key, value = tensors
-    if sliding is None:
-        return lambda: full_attention(query, key, value)
-    return lambda: sliding_attention(query, key, value, sliding, Scoring(setting.head_size**-0.5))
 
 
 def _focus_call(
@@ -383,14 +352,10 @@ def _backend(
 
 @torch.no_grad()
 def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: str = "cpu") -> dict[str, float]:
-    """Difference of one layer's output from the float64 reference on the same (rounded) inputs.
-
-    Returns:
-        max_abs_error, the largest absolute difference; cosine, the least similarity of a token and head.
-    """
+    """Largest difference of one layer's output from the float64 reference on the same (rounded) inputs, and the least
+    cosine similarity of a token and head."""
     query, key, value, groups = layer_inputs(setting, length, seed=seed, device=device)
-    options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks}
-    options["window_growth"] = setting.window_growth
+    options: dict[str, Any] = {name: getattr(setting, name) for name in ("window", "num_sinks", "window_growth")}
     out = focus_attention(query, key, value, groups, backend=setting.backend, **options)
     exact = focus_attention(query.double(), key.double(), value.double(), groups, backend="reference", **options)
     assert isinstance(out, Tensor)

@@ -24,26 +24,14 @@ class Filled:
     given: dict[str, Any]
     last: Tensor
 
-    @property
-    def cache_bytes(self) -> int:
-        """Of keys and values."""
-        (cache,) = self.given.values()
-        return sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
-
 
 @torch.no_grad()
 def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[str, Any]:
     """Time the whole model on one text, to the last hidden state: full attention (torch's) and Focus in turn.
 
-    Passes of each: one that warms up, `repeats` that are timed, on a GPU as many before them for the stages (see
-    `timed_by_stage`), and one for the memory.
-
-    Args:
-        ids: (1, T) on the model's device.
-
-    Returns:
-        JSON-ready: milliseconds and tokens per second of both, their ratio for the whole model and for attention with
-        routing, milliseconds of every stage, peak memory growth.
+    Passes of each over (1, T) ids on the model's device: one that warms up, `repeats` that are timed, on a GPU as many
+    before them for the stages (see `timed_by_stage`), and one for the memory. Returns a JSON-ready row: milliseconds
+    and tokens per second, full / Focus for the whole model and for attention with routing, stages, peak memory growth.
     """
     model, device = focus.model, ids.device
     times: dict[str, list[float]] = {mode: [] for mode in MODES}
@@ -73,9 +61,8 @@ def single_prefill_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> t
     which none is kept from the pass before, plans what torch's kernels plan by length, and times its stages, whose
     events cost the host a few microseconds a layer. It writes the cache and computes one token's logits besides.
 
-    Returns:
-        The row of `prefill_speed` with "cached": True and "cache_bytes", what one mode's keys and values take, which
-        count among the growth of its peak memory; and the filled caches by mode.
+    Returns the row of `prefill_speed` with "cached": True and "cache_bytes", what one mode's keys and values take,
+    which count among the growth of its peak memory; and the filled caches by mode.
     """
     times: dict[str, list[float]] = {mode: [] for mode in MODES}
     stages: dict[str, dict[str, float]] = {}
@@ -97,7 +84,9 @@ def single_prefill_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> t
             timed()
         stages[mode] = {name: seconds * 1000 for name, seconds in focus.seconds.seconds.items()}
     row = _prefill_row(focus, ids, times, stages, peaks)
-    return row | {"cached": True, "cache_bytes": filled["focus"].cache_bytes}, filled
+    (cache,) = filled["focus"].given.values()
+    cache_bytes = sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
+    return row | {"cached": True, "cache_bytes": cache_bytes}, filled
 
 
 def _filled(focus: FocusModel, ids: Tensor, mode: str, steps: int) -> Filled:
@@ -143,19 +132,14 @@ def _compared(times: Mapping[str, Sequence[float]], tokens: int) -> dict[str, An
 def decode_speed(
     focus: FocusModel, ids: Tensor, *, steps: int = 8, filled: dict[str, Filled] | None = None
 ) -> dict[str, Any]:
-    """Time single decode steps after a text, full attention and Focus in turn, each with a static cache of its own.
+    """Time single decode steps after (1, T) ids, full attention and Focus in turn, each with a static cache of its own.
 
     A static cache, because a growing one copies every past key and value at each step, with and without Focus.
 
     Args:
-        ids: (1, T) of the text, on the model's device.
         steps: timed steps of each, after one that warms up.
         filled: caches of this text by mode from `single_prefill_speed` with as many steps, continued here. None: they
             are filled first, in a pass of each.
-
-    Returns:
-        JSON-ready: milliseconds of a step and tokens per second of both, their ratio for the whole model and for
-        attention with routing, milliseconds of the latter.
     """
     model, past = focus.model, ids.shape[1]
     caches = filled or {mode: _filled(focus, ids, mode, steps) for mode in MODES}

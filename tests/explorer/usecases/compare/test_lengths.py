@@ -16,7 +16,7 @@ from focus_runtime.composition.changes import read_changes
 from focus_runtime.composition.heads import FULL
 from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.measure.speed import tokens_like
+from focus_runtime.measure.speed.layer import tokens_like
 from tests.explorer.conftest import BUDGET, TEXT
 
 

@@ -19,7 +19,6 @@ from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import timing
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.speed import layer
 from focus_runtime.measure.speed import layer as speed_layer
 from focus_runtime.measure.speed.layer import (
     LayerSetting,
@@ -161,13 +160,13 @@ def test_groups_may_be_given_and_its_own_kernel_takes_a_turn_with_every_pair():
 
 @pytest.mark.parametrize("backend", ["auto", "masked"])
 def test_a_layer_is_timed_inside_a_window_of_its_own(monkeypatch, backend):
-    rules, attend = set(), layer.attend
+    rules, attend = set(), speed_layer.attend
 
     def recorded(query, key, value, membership, rule, *rest, **options):
         rules.add(rule)
         return attend(query, key, value, membership, rule, *rest, **options)
 
-    monkeypatch.setattr(layer, "attend", recorded)
+    monkeypatch.setattr(speed_layer, "attend", recorded)
     setting = replace(SMALL, backend=backend, sliding_window=12)
     fused = backend == "auto" and fused_available()
     row = layer_speed(setting, 64, repeats=1, seed=5)

@@ -39,10 +39,7 @@ class Proposal:
 
 
 class Proposals:
-    """Budgets that follow from estimates, of which full attention is a setting.
-
-    `fewest_pairs` is the share of causal pairs if every head has the cheapest setting.
-    """
+    """Budgets that follow from estimates, of which full attention is a setting."""
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
@@ -52,7 +49,7 @@ class Proposals:
         self._pairs_NS = np.repeat(costs.pairs, heads, axis=0) / (layers * heads)
         number, option = np.arange(layers * heads)[:, None], np.arange(choices)
         self._own_NS = self._products_NSNS[number, option, number, option]
-        self.fewest_pairs = float(self._pairs_NS.min(axis=1).sum())
+        self.fewest_pairs = float(self._pairs_NS.min(axis=1).sum())  # share of them if all heads have the cheapest
         self._path: list[tuple[float, NDArray[np.int64]]] = []  # prices and choices, as prices fall
         choice_N = self._pairs_NS.argmin(axis=1)
         for price in PRICES.tolist():

@@ -34,7 +34,7 @@ class Reader:
     connection: Any
     settings: Hashable
     file: Hashable
-    timer: Any = None  # closes a kept connection that no read comes for
+    used: float = 0.0  # when it was last given back, in seconds of `time.monotonic`
 
 
 class OpenFile:
@@ -47,6 +47,7 @@ class OpenFile:
         self.writers = 0  # at work or waiting: readers that come later wait for them
         self._writer: int | None = None  # thread at work
         self._kept: Reader | None = None
+        self._sweeping = False
 
     def begin_read(self, settings: Hashable) -> Reader | None:
         """Wait for writers of this process; the kept connection, where it fits: same settings, same file."""
@@ -56,7 +57,6 @@ class OpenFile:
             kept, self._kept = self._kept, None
             if kept is None:
                 return None
-            kept.timer.cancel()
             if kept.settings == settings and kept.file == self.identity() and not writer_waits(self.path):
                 return kept
         kept.connection.close()
@@ -70,10 +70,11 @@ class OpenFile:
             self._changed.notify_all()
             may_keep = SUPPORTED and self._kept is None and not self.writers and not writer_waits(self.path)
             if reader is not None and may_keep:
-                reader.timer = threading.Timer(KEPT_SECONDS, self.close_kept)
-                reader.timer.daemon = True
-                reader.timer.start()
+                reader.used = time.monotonic()
                 self._kept, reader = reader, None
+                if not self._sweeping:
+                    self._sweeping = True
+                    threading.Thread(target=self._sweep, daemon=True).start()
         if reader is not None:
             reader.connection.close()
 
@@ -105,9 +106,19 @@ class OpenFile:
         """Close the kept connection; returns once it is closed, whoever does so."""
         with self._changed:
             if self._kept is not None:
-                self._kept.timer.cancel()
                 self._kept.connection.close()
                 self._kept = None
+
+    def _sweep(self) -> None:
+        """Close the kept connection once no read has come for it; ends when there is none."""
+        left = KEPT_SECONDS
+        while left > 0:
+            time.sleep(left)
+            with self._changed:
+                left = 0.0 if self._kept is None else self._kept.used + KEPT_SECONDS - time.monotonic()
+                self._sweeping = left > 0
+                if not self._sweeping:
+                    self.close_kept()
 
 
 @atexit.register

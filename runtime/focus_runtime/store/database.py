@@ -70,11 +70,9 @@ class Database:
     def read(self, *, migrates: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
         """A read-only connection; other readers may work at the same time. A missing file reads as empty.
 
-        A file of an older version is migrated first. Inside another `read` of the same thread it is that one's
-        connection. Otherwise it may be one that was read from a moment ago.
-
-        `migrates` is False for who looks after files: the file must exist and keeps its schema, so that what a damaged
-        file of an earlier version holds can still be read.
+        A file of an older version is migrated first; where `migrates` is False it must exist and keeps its schema, so
+        that what a damaged file holds can still be read. Inside another `read` of the same thread it is that one's
+        connection, otherwise it may be one that was read from a moment ago.
         """
         reading = getattr(self._thread, "reading", None)
         if reading is not None:

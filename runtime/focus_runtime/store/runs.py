@@ -56,10 +56,7 @@ def new_id() -> str:
 
 
 def write_run(database: Database, trace: Trace, *, command: str = "", owner: str | None = None) -> str:
-    """Store a whole run in one transaction, whose commit makes it visible, and return its new id.
-
-    `owner`: user it belongs to; None where there are no users.
-    """
+    """Store a whole run in one transaction, whose commit makes it visible; returns its id. Without users: no owner."""
     run_id = new_id()
     with database.write() as connection:
         insert(connection, "tokens", _tokens(run_id, trace))

@@ -66,8 +66,7 @@ def doctor(
     `AttentionInterface` is compared with eager attention.
 
     Args:
-        model: a causal language model of transformers, in evaluation mode, with nothing composed onto it; it is left as
-            it was.
+        model: a causal language model in evaluation mode, with nothing composed onto it; it is left as it was.
         tokenizer: its tokenizer, of which a note says whether it adds a beginning of the text.
         attention: "focus", or the name of a registered implementation.
         scenarios: names from `SCENARIOS` and "bfloat16"; all when None.

@@ -94,9 +94,9 @@ class LocalPiece:
 class Running:
     """Attention of one text as it is merged: out (T, H, D) and logsumexp (T, H), empty until something is added."""
 
-    def __init__(self, length: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.out = torch.zeros(length, heads, dim, dtype=dtype, device=device)
-        self.lse = torch.full((length, heads), float("-inf"), dtype=dtype, device=device)
+    def __init__(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
+        self.out = torch.zeros(shape, dtype=dtype, device=device)
+        self.lse = torch.full(shape[:2], float("-inf"), dtype=dtype, device=device)
 
     def add(self, rows: Tensor, out_nHD: Tensor, lse_nH: Tensor) -> None:
         """Merge attention over one more set of keys into some rows."""
@@ -106,26 +106,21 @@ class Running:
         self.lse.index_copy_(0, rows, torch.logaddexp(lse_nH, before_nH))
 
 
-def _by_token(x_1HTD: Tensor) -> Tensor:
-    return x_1HTD[0].transpose(0, 1)
-
-
 def _same_group(
-    text: tuple[Tensor, Tensor, Tensor], membership_T: Tensor, scale: float, total: Running, stage: Stage
+    tensors: list[Tensor], membership_T: Tensor, scale: float, total: Running, stage: Stage
 ) -> Running | None:
     """Add what inclusion-exclusion adds to `total`; return what it takes away, None for k = 1."""
     removed: Running | None = None
     for _, sign, rows in inclusion_exclusion(membership_T):
         with stage("sort"):
-            q_1HnD, k_1GnD, v_1GnD = (_by_token(x).index_select(0, rows).transpose(0, 1)[None] for x in text)
+            q_1HnD, k_1GnD, v_1GnD = (x.index_select(0, rows).transpose(0, 1)[None] for x in tensors)
         with stage("same_group"):
             out_1HnD, lse_1Hn = causal_flash(q_1HnD, k_1GnD, v_1GnD, scale)
         with stage("merge"):
             target = total
             if sign < 0:
-                length, heads, dim = total.out.shape
-                target = removed = removed or Running(length, heads, dim, total.out.dtype, total.out.device)
-            target.add(rows, _by_token(out_1HnD), lse_1Hn[0].transpose(0, 1))
+                target = removed = removed or Running(total.out.shape, total.out.dtype, total.out.device)
+            target.add(rows, out_1HnD[0].transpose(0, 1), lse_1Hn[0].t())
     return removed
 
 
@@ -163,9 +158,9 @@ def overlapping(x: Tensor, start: int, blocks: int, size: int, step: int) -> Ten
 
 
 def local_blocks(
-    tensors: tuple[Tensor, Tensor, Tensor], membership: Tensor, rule: PairRule, piece: LocalPiece
+    tensors: list[Tensor], membership: Tensor, rule: PairRule, piece: LocalPiece
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Queries of one piece with the keys in their reach.
+    """Queries of one piece with the keys in their reach; query (T, H, D), key and value (T, G, D).
 
     Returns:
         query (N, H, b, D), key and value (N, G, t, D); near (N or 1, b, t) and shared (N, b, t) pairs, bool.
@@ -187,9 +182,7 @@ def local_blocks(
     return q_NHbD, k_NGtD, v_NGtD, near_Nbt, (groups_Nb[:, :, None] & groups_Nt[:, None, :]) != 0
 
 
-def cross_group_local(
-    tensors: tuple[Tensor, Tensor, Tensor], membership: Tensor, rule: PairRule, scale: float, total: Running
-) -> None:
+def _cross_group_local(tensors: list[Tensor], membership: Tensor, rule: PairRule, scale: float, total: Running) -> None:
     """Overwrite `total` with the attention of one text to near tokens without a shared group; nothing is waited for."""
     for piece in local_pieces(membership.shape[0], rule):
         q_NHbD, k_NGtD, v_NGtD, near_Nbt, shared_Nbt = local_blocks(tensors, membership, rule, piece)
@@ -200,14 +193,15 @@ def cross_group_local(
 
 
 def _cross_group_sinks(
-    q_1HTD: Tensor, k_1GTD: Tensor, v_1GTD: Tensor, membership_T: Tensor, rule: PairRule, scale: float, total: Running
+    tensors: list[Tensor], membership_T: Tensor, rule: PairRule, scale: float, total: Running
 ) -> None:
     """Merge the sinks beyond the window into `total`; F stands for the queries that have some."""
-    repeats = q_1HTD.shape[1] // k_1GTD.shape[1]
+    q_THD, k_TGD, v_TGD = tensors
+    repeats = q_THD.shape[1] // k_TGD.shape[1]
     first = rule.window + 1  # queries before it have every sink in their window
-    k_HSD, v_HSD = (x[0, :, : rule.num_sinks].repeat_interleave(repeats, dim=0) for x in (k_1GTD, v_1GTD))
+    k_HSD, v_HSD = (x[: rule.num_sinks].repeat_interleave(repeats, dim=1).transpose(0, 1) for x in (k_TGD, v_TGD))
     kind = total.lse.dtype  # of 16 bits scores would be rounded
-    scores_HFS = q_1HTD[0, :, first:].to(kind) @ k_HSD.to(kind).transpose(-1, -2) * scale
+    scores_HFS = q_THD[first:].transpose(0, 1).to(kind) @ k_HSD.to(kind).transpose(-1, -2) * scale
     hidden_FS = ~sink_pairs(membership_T, rule, k_HSD.shape[1])[first:]
     scores_HFS = scores_HFS.masked_fill(hidden_FS, float("-inf"))
     lse_HF = torch.logsumexp(torch.cat([scores_HFS, total.lse[first:].t()[..., None]], dim=-1), dim=-1)
@@ -252,17 +246,16 @@ def decomposed_attention(
     dtype = torch.promote_types(query.dtype, torch.float32)
     outs, lses = [], []
     for b in range(query.shape[0]):
-        text = (query[b : b + 1], key[b : b + 1], value[b : b + 1])
-        total = Running(length, query.shape[1], query.shape[3], dtype, query.device)
+        by_token = [x[b].transpose(0, 1) for x in (query, key, value)]
+        total = Running(by_token[0].shape, dtype, query.device)
         small_T = narrow(membership[b])
         if has_local(membership[b], rule.window):
             with stage("local"):
-                by_token = (_by_token(text[0]), _by_token(text[1]), _by_token(text[2]))
-                cross_group_local(by_token, small_T, rule, scale, total)
+                _cross_group_local(by_token, small_T, rule, scale, total)
         if has_far_sinks(length, rule):
             with stage("sinks"):
-                _cross_group_sinks(*text, small_T, rule, scale, total)
-        removed = _same_group(text, membership[b], scale, total, stage)
+                _cross_group_sinks(by_token, small_T, rule, scale, total)
+        removed = _same_group(by_token, membership[b], scale, total, stage)
         if removed is not None:
             with stage("merge"):
                 _subtract(total, removed)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from focus_runtime.attention.flash import masked_flash
 from focus_runtime.attention.reference import Scoring, attend_allowed, needs_gradient
-from focus_runtime.gpu import attention_fits, tried
+from focus_runtime.gpu import HALVES, attention_fits, tried
 from focus_runtime.mask.allowed_pairs import allowed_to_last_queries
 from focus_runtime.mask.rule import PairRule
 
@@ -47,8 +47,8 @@ def decode_attention(
     """Focus attention over gathered keys; meant for Tq up to `MAX_QUERIES`.
 
     Args:
-        gather_from, gather_below: with fewer keys (None: see `_limits`), or when a batch row's queries see
-            more than this share of them between them, all keys are read under a mask instead.
+        gather_from, gather_below: with fewer keys, or when a batch row's queries see more than this share of them
+            between them, all keys are read under a mask instead; None for what was measured to be faster.
     """
     single = query.shape[2] == 1 and key_padding is None and membership.stride(-1) == 1
     if single and attention_fits(DECODING, query, key, value) and not needs_gradient(query, key, value):
@@ -59,9 +59,12 @@ def decode_attention(
             out, parts = result
             return out, parts[-out.shape[0] * out.shape[1] :].view(out.shape[:3])
     allowed_BQT = allowed_to_last_queries(membership, query.shape[2], rule, key_padding)
-    least, share = _limits(key)
-    gather_from = least if gather_from is None else gather_from
-    gather_below = share if gather_below is None else gather_below
+    on_cpu = key.device.type == "cpu"
+    slow = on_cpu and key.dtype in HALVES  # torch's CPU flash kernel is ten times slower in these
+    if gather_from is None:
+        gather_from = (0 if slow else GATHER_FROM) if on_cpu else GATHER_FROM_ACCELERATOR
+    if gather_below is None:
+        gather_below = 1.0 if slow else GATHER_BELOW
     if key.shape[2] < gather_from:
         return _under_mask(query, key, value, allowed_BQT, scoring)
     results = []
@@ -75,15 +78,6 @@ def decode_attention(
             results.append(_under_mask(query[one], key[one], value[one], allowed_BQT[one], scoring))
     outs, lses = zip(*results, strict=True)
     return torch.cat(outs), torch.cat(lses)
-
-
-def _limits(key: Tensor) -> tuple[int, float]:
-    """Fewest keys and largest share of them for which gathering was measured to be faster."""
-    if key.device.type != "cpu":
-        return GATHER_FROM_ACCELERATOR, GATHER_BELOW
-    if key.dtype in (torch.float16, torch.bfloat16):  # torch's CPU flash kernel is ten times slower in these
-        return 0, 1.0
-    return GATHER_FROM, GATHER_BELOW
 
 
 def _under_mask(

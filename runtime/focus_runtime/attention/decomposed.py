@@ -151,12 +151,6 @@ def local_pieces(length: int, rule: PairRule) -> list[LocalPiece]:
     return pieces
 
 
-def overlapping(x: Tensor, start: int, blocks: int, size: int, step: int) -> Tensor:
-    """Blocks of rows as a view: (T, ...) -> (blocks, size, ...)."""
-    strides = (x.stride(0) * step, *x.stride())
-    return x.as_strided((blocks, size, *x.shape[1:]), strides, x.storage_offset() + start * x.stride(0))
-
-
 def local_blocks(
     tensors: list[Tensor], membership: Tensor, rule: PairRule, piece: LocalPiece
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -165,17 +159,16 @@ def local_blocks(
     Returns:
         query (N, H, b, D), key and value (N, G, t, D); near (N or 1, b, t) and shared (N, b, t) pairs, bool.
     """
-    size, first, reach = piece.size, piece.first_key, piece.reach
-    q_NHbD, k_NGtD, v_NGtD = (
-        overlapping(x, at, piece.blocks, rows, size).transpose(1, 2)
-        for x, at, rows in zip(tensors, (piece.start, first, first), (size, reach, reach), strict=True)
-    )
-    groups_Nb = overlapping(membership, piece.start, piece.blocks, size, size)
-    groups_Nt = overlapping(membership, first, piece.blocks, reach, size)
+    first, reach, blocks = piece.first_key, piece.reach, (piece.blocks, piece.size)
+    own, in_reach = slice(piece.start, piece.stop), slice(first, piece.stop)
+    query, key, value = tensors
+    q_NHbD = query[own].unflatten(0, blocks).transpose(1, 2)
+    k_NGtD, v_NGtD = (x[in_reach].unfold(0, reach, piece.size).transpose(2, 3) for x in (key, value))  # views
+    groups_Nb, groups_Nt = membership[own].unflatten(0, blocks), membership[in_reach].unfold(0, reach, piece.size)
     place = torch.arange(reach, device=membership.device)
     distance_bt = place[piece.start - first :, None] - place[None, :]
     if rule.grows:
-        position_Nb = torch.arange(piece.start, piece.stop, device=membership.device).unflatten(0, (piece.blocks, size))
+        position_Nb = torch.arange(piece.start, piece.stop, device=membership.device).unflatten(0, blocks)
         near_Nbt = (distance_bt >= 0) & (distance_bt <= rule.near(position_Nb)[..., None])
     else:
         near_Nbt = ((distance_bt >= 0) & (distance_bt <= rule.window))[None]

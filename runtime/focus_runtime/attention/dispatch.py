@@ -87,18 +87,13 @@ def choose_on_gpu(
         return "decomposed"  # the Triton kernels: the fastest at every length, measured on an H200
     if length < COMPILE_FROM or query.shape[2] == 1:
         return "masked"
-    if _flex_fits(query, gradient):
-        return "flex"
+    if query.dtype != torch.float64 and query.shape[-1] >= SMALLEST_FLEX_HEAD:
+        from focus_runtime.attention.flex import works  # loads torch's compiler, which takes a second
+
+        if works(query.device, query.dtype, query.shape[-1], gradients=gradient):
+            return "flex"
     linear = gradient and whole and softcap is None and 1 <= extent.top_k <= 2
     return "decomposed" if linear and has_backward(query) else "masked"  # the memory of masked grows with T^2
-
-
-def _flex_fits(query: Tensor, gradient: bool) -> bool:
-    if query.dtype == torch.float64 or query.shape[-1] < SMALLEST_FLEX_HEAD:
-        return False
-    from focus_runtime.attention.flex import works  # loads torch's compiler, which takes a second
-
-    return works(query.device, query.dtype, query.shape[-1], gradients=gradient)
 
 
 def fused_inside_window(requested: str, query: Tensor, key: Tensor, value: Tensor) -> bool:

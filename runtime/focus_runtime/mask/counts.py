@@ -18,8 +18,6 @@ EDGES_AT_ONCE = 1 << 21  # (query, cell edge) look-ups held at once
 TABLE_ENTRIES = 1 << 24  # entries of the table of running counts held at once
 ROWS_AT_ONCE = 256  # of two masks that are compared
 CELLS_AT_ONCE = 1 << 22  # cells of the mask that kept pairs are looked for in at once
-CAUSE_OF_KEPT = ("sink_only", "local_only", "group_only", "local_and_group")  # by 1 for near plus 2 for shared
-_CODES = np.array([CAUSES.index(cause) for cause in CAUSE_OF_KEPT], dtype=np.int8)
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -112,7 +110,6 @@ class BlockCounts:
 
     block_size: int
     counts: Ints
-    num_tokens: int
 
     def total(self, cause: str) -> int:
         """Number of pairs with one cause."""
@@ -121,7 +118,7 @@ class BlockCounts:
     @property
     def retained_pairs(self) -> float:
         """Allowed pairs over all causal pairs, between 0 and 1."""
-        return 1.0 - self.total("dropped") / (self.num_tokens * (self.num_tokens + 1) // 2)
+        return 1.0 - self.total("dropped") / int(self.counts.sum())
 
 
 def _add_pairs(target: Ints, i: Ints, j: Ints, size: int) -> None:
@@ -159,7 +156,7 @@ def count_pairs(
     size = block_size or max(1, -(-total // max_blocks))
     num = max(1, -(-total // size))
     if rule.grows:
-        return BlockCounts(size, count_tile(membership, (0, total), (0, total), rule, size), total)
+        return BlockCounts(size, count_tile(membership, (0, total), (0, total), rule, size))
     tokens = np.arange(total)
     farthest, near = rule.farthest(total), rule.near(0)
     local, both, sink_only = (np.zeros((num, num), dtype=np.int64) for _ in range(3))
@@ -177,7 +174,7 @@ def count_pairs(
     group_only = _shared_counts(membership, size, num, farthest) - both
     local_only = local - both
     dropped = causal - local - group_only - sink_only
-    return BlockCounts(size, np.stack([local_only, group_only, both, sink_only, dropped]), total)
+    return BlockCounts(size, np.stack([local_only, group_only, both, sink_only, dropped]))
 
 
 def pair_totals(membership: Ints, rules: Sequence[PairRule]) -> Ints:
@@ -196,7 +193,7 @@ def _totals(membership: Ints, rule: PairRule) -> Ints:
     shared = (np.array([pairs_sharing(row) for row in membership], dtype=np.int64) + alone) // 2
     if farthest < total - 1:
         shared -= np.array([shared_from(row, np.array([farthest + 1]))[0] for row in membership])
-    small = membership.astype(np.uint8) if int(membership.max(initial=0)) < 256 else membership
+    small = _narrow(membership)
     first_near = np.maximum(0, rule.nearest_far(np.arange(total)))  # of every query
     near = int((np.arange(total) - first_near + 1).sum())
     if rule.grows:
@@ -266,19 +263,18 @@ class KeptPairs:
 
 def kept_pairs(membership: Ints, rule: PairRule, rows: tuple[int, int]) -> Iterator[KeptPairs]:
     """Every kept pair of queries `rows[0]` up to `rows[1]`, in pieces of whole rows of about `CELLS_AT_ONCE` cells."""
-    total = membership.size
-    bits = _narrow(membership)
-    farthest = rule.farthest(total)
-    first = rows[0]
+    causes = ("sink_only", "local_only", "group_only", "local_and_group")  # by 1 for near plus 2 for shared
+    codes = np.array([CAUSES.index(cause) for cause in causes], dtype=np.int8)
+    bits, first = _narrow(membership), rows[0]
     while first < rows[1]:
-        start = max(0, first - farthest)
+        start = max(0, first - rule.farthest(membership.size))
         width = first - start  # the rectangle is this plus the number of its rows wide
         most = (math.isqrt(width * width + 4 * CELLS_AT_ONCE) - width) // 2
         last = min(rows[1], first + max(1, most))
         kept, near, shared = _mask_of_rows(bits, np.arange(first, last), np.arange(start, last), rule)
         row, column = np.nonzero(kept)
-        code = _CODES[near[row, column] + 2 * shared[row, column]]
-        yield KeptPairs((row + first).astype(np.int32), (column + start).astype(np.int32), code)
+        cause = codes[near[row, column] + 2 * shared[row, column]]
+        yield KeptPairs((row + first).astype(np.int32), (column + start).astype(np.int32), cause)
         first = last
 
 

@@ -114,7 +114,9 @@ class Launches:
             return
         compiled, given = known
         if given is not None and not _observed():
-            stream = _driver().active.get_current_stream(arguments[0].device.index)
+            from triton.runtime import driver
+
+            stream = driver.active.get_current_stream(arguments[0].device.index)
             if launcher().launch(given, *grid, stream, arguments):
                 return
         compiled[grid](*arguments)  # which also makes a context for a thread that has none
@@ -135,13 +137,6 @@ def _observed() -> bool:
     from triton.knobs import runtime
 
     return any(getattr(hook, "calls", hook) for hook in (runtime.launch_enter_hook, runtime.launch_exit_hook))
-
-
-@functools.cache
-def _driver() -> Any:
-    from triton.runtime import driver
-
-    return driver
 
 
 @functools.lru_cache(MOST_KEPT)
@@ -216,7 +211,7 @@ def tried(what: str, tensor: Tensor, run: Callable[[], Result]) -> Result | None
     if _failed and _like(what, tensor) in _failed:
         return None
     try:
-        if not _several_gpus() or tensor.device.type != "cuda" or tensor.device.index == torch.cuda.current_device():
+        if tensor.device.type != "cuda" or tensor.device.index == torch.cuda.current_device():
             return run()
         with torch.cuda.device(tensor.device):  # kernels run on the current GPU
             return run()
@@ -226,12 +221,6 @@ def tried(what: str, tensor: Tensor, run: Callable[[], Result]) -> Result | None
         _failed.add(_like(what, tensor))
         warnings.warn(f"{what} in Triton is left out: {first_line(error)}", RuntimeWarning, stacklevel=2)
         return None
-
-
-@functools.cache
-def _several_gpus() -> bool:
-    """Whether tensors may be on another GPU than the current one."""
-    return torch.cuda.device_count() > 1
 
 
 def _like(what: str, tensor: Tensor) -> tuple[object, ...]:

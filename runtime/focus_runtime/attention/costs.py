@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,7 +32,7 @@ from focus_runtime.attention.fused import (
     FusedCosts,
     fused_attention,
     fused_available,
-    in_matrix_tiles,
+    matrix_tiles_available,
 )
 from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.reference import Scoring
@@ -141,7 +140,10 @@ def machine_costs(dtype: torch.dtype) -> MachineCosts:
     key = (dtype, torch.get_num_threads())
     with _LOCK:  # two threads would disturb each other's clock
         if key not in _known:
-            path = _path(*key)
+            machine = hashlib.sha256(processor_identity() + torch.__version__.encode()).hexdigest()[:16]
+            kernel = "fused" if fused_available() else "torch"
+            name = f"v{VERSION}-{machine}-{str(dtype).removeprefix('torch.')}-{key[1]}-{kernel}.json"
+            path = default_cache_dir() / "costs" / name
             try:
                 _known[key] = MachineCosts(**json.loads(path.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError):  # nothing is there yet, or it is damaged
@@ -177,7 +179,7 @@ def measure(dtype: torch.dtype) -> MachineCosts:
                     seconds[name].append(time.perf_counter() - start)
     unit = statistics.median(seconds["full"]) / (SHORT * (SHORT + 1) / 2)
     units = {name: statistics.median(values) / unit for name, values in seconds.items()}
-    return fitted(units, short[3][0], long[3][0], tiles=in_matrix_tiles(dtype))
+    return fitted(units, short[3][0], long[3][0], tiles=dtype == torch.bfloat16 and matrix_tiles_available())
 
 
 def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor, *, tiles: bool) -> MachineCosts:
@@ -191,10 +193,3 @@ def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor, *, 
         return MachineCosts(masked=masked, overhead=overhead)
     fused = units["fused"] / by_class_cost(short, RULE, IN_TILES if tiles else IN_VECTORS)
     return MachineCosts(masked=masked, overhead=overhead, fused=fused, tiles=tiles)
-
-
-def _path(dtype: torch.dtype, threads: int) -> Path:
-    machine = hashlib.sha256(processor_identity() + torch.__version__.encode()).hexdigest()[:16]
-    kernel = "fused" if fused_available() else "torch"
-    name = f"v{VERSION}-{machine}-{str(dtype).removeprefix('torch.')}-{threads}-{kernel}"
-    return default_cache_dir() / "costs" / f"{name}.json"

@@ -27,11 +27,6 @@ DECODING = "decode attention"  # name of the Triton kernels in warnings
 CHUNK_BYTES = 3 * 2**19  # of gathered rows at once on the CPU, so that they are still in its cache when used
 
 
-def decode_pays(length_q: int, length_k: int) -> bool:
-    """Whether these are the few queries over many keys that this path is made for."""
-    return length_q <= MAX_QUERIES and length_q < length_k
-
-
 def decode_attention(
     query: Tensor,
     key: Tensor,
@@ -98,7 +93,7 @@ def _attend_rows(
         return torch.zeros_like(q_HQD), q_HQD.new_full((heads, length_q), float("-inf"), dtype=kind)
     q_GrD = q_HQD.reshape(k_GTD.shape[0], -1, dim).to(kind) * scoring.scale
     prefetch = k_GTD.device.type == "cpu" and not needs_gradient(k_GTD, v_GTD)
-    gather = _gather_prefetched if prefetch else _gather
+    gather = _gather_prefetched if prefetch else lambda x_GTD, rows_n: x_GTD.index_select(1, rows_n)
     row_bytes = k_GTD.shape[0] * k_GTD.shape[2] * k_GTD.element_size()
     chunks = rows_n.split(max(64, CHUNK_BYTES // row_bytes) if prefetch else len(rows_n))
     scores_Grn = torch.cat([q_GrD @ gather(k_GTD, chunk).to(kind).transpose(1, 2) for chunk in chunks], dim=-1)
@@ -112,13 +107,8 @@ def _attend_rows(
     return out_GrD.to(q_HQD.dtype).reshape(q_HQD.shape), lse_Gr.view(heads, length_q)
 
 
-def _gather(x_GTD: Tensor, rows_n: Tensor) -> Tensor:
-    """(G, n, D)."""
-    return x_GTD.index_select(1, rows_n)
-
-
 def _gather_prefetched(x_GTD: Tensor, rows_n: Tensor) -> Tensor:
-    """The same by bags of one row each: that kernel prefetches, and scattered rows are all about latency."""
+    """Rows of tokens, (G, n, D), by bags of one row each: that kernel prefetches, where scattered rows cost latency."""
     heads, length, dim = x_GTD.shape
     stride_h, stride_t, stride_d = x_GTD.stride()
     if stride_d != 1 or stride_h % dim or stride_t % dim:

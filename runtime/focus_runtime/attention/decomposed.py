@@ -68,26 +68,16 @@ PIECE_GROWTH = 4  # by this part of its first window may that of a piece's last 
 
 @dataclass(frozen=True, slots=True)
 class LocalPiece:
-    """Queries `start` up to `stop` in blocks of equal size, whose keys reach back by the last query's window."""
+    """Queries `start` up to `stop` in blocks of `size`, of which the first sees keys from `first_key` on."""
 
     start: int
     stop: int
-    blocks: int
-    window: int
-
-    @property
-    def size(self) -> int:
-        """Queries per block."""
-        return (self.stop - self.start) // self.blocks
-
-    @property
-    def first_key(self) -> int:
-        """Of the first block."""
-        return max(0, self.start - self.window)
+    size: int
+    first_key: int
 
     @property
     def reach(self) -> int:
-        """Keys per block."""
+        """Keys per block: back by the window of the last query."""
         return self.start - self.first_key + self.size
 
 
@@ -145,8 +135,7 @@ def local_pieces(length: int, rule: PairRule) -> list[LocalPiece]:
             if (stop + LOCAL_BLOCK - start) * (most + LOCAL_BLOCK) > MOST_PAIRS:
                 break
             stop += LOCAL_BLOCK
-        blocks = max(1, (stop - start) // LOCAL_BLOCK)
-        pieces.append(LocalPiece(start, stop, blocks, min(rule.near(stop - 1), length - 1)))
+        pieces.append(LocalPiece(start, stop, min(LOCAL_BLOCK, stop - start), max(0, start - rule.near(stop - 1))))
         start = stop
     return pieces
 
@@ -159,7 +148,7 @@ def local_blocks(
     Returns:
         query (N, H, b, D), key and value (N, G, t, D); near (N or 1, b, t) and shared (N, b, t) pairs, bool.
     """
-    first, reach, blocks = piece.first_key, piece.reach, (piece.blocks, piece.size)
+    first, reach, blocks = piece.first_key, piece.reach, (-1, piece.size)
     own, in_reach = slice(piece.start, piece.stop), slice(first, piece.stop)
     query, key, value = tensors
     q_NHbD = query[own].unflatten(0, blocks).transpose(1, 2)
@@ -229,10 +218,9 @@ def decomposed_attention(
     rule: PairRule,
     scale: float,
     *,
-    stage: Stage | None = None,
+    stage: Stage = unmeasured,
 ) -> tuple[Tensor, Tensor]:
     """Exact Focus attention, any k, for as many queries as keys, without padding or softcap, on any device."""
-    stage = stage or unmeasured
     length = query.shape[2]
     # local blocks reach back a whole window: a longer one only costs memory
     rule = replace(rule, window=min(rule.window, length - 1))
@@ -284,7 +272,7 @@ def gpu_decomposition(
     scoring: Scoring,
     *,
     extent: Extent | None = None,
-    stage: Stage | None = None,
+    stage: Stage = unmeasured,
 ) -> tuple[Tensor, Tensor]:
     """Exact Focus attention by the Triton kernels where they take the call, else by `decomposed_attention`."""
     if grouped_fits(query, key, value, rule.near(key.shape[2] - 1), scoring):
@@ -293,8 +281,8 @@ def gpu_decomposition(
 
         def run() -> tuple[Tensor, Tensor]:
             if pairwise.pairwise_pays(query, known.num_groups, known.top_k):
-                sets_SBT, lse, groups = membership.contiguous()[None], grouped.new_lse(query), known.num_groups
-                tensors = (query, key, value, sets_SBT)
+                lse, groups = query.new_empty(query.shape[:3], dtype=torch.float32), known.num_groups
+                tensors = (query, key, value, membership.contiguous()[None])
                 out_BTHD = pairwise.pairwise_attention(*tensors, rule, scoring, num_groups=groups, stage=stage, lse=lse)
                 return out_BTHD.transpose(1, 2), lse
             return grouped.grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)

@@ -85,17 +85,17 @@ def _local(text: _Text, membership_T: Tensor, rule: PairRule) -> None:
         )
         rows = slice(piece.start, piece.stop)
         out_NHbD, grad_NHbD, lse_NHb = (
-            x[rows].unflatten(0, (piece.blocks, piece.size)).transpose(1, 2) for x in (text.out, text.grad, text.lse)
+            x[rows].unflatten(0, (-1, piece.size)).transpose(1, 2) for x in (text.out, text.grad, text.lse)
         )
         allowed_N1bt = (near_Nbt & ~shared_Nbt)[:, None]
         grad_q_NHbD, *grads_NGtD = flash_backward(
             grad_NHbD, q_NHbD, k_NGtD, v_NGtD, out_NHbD, lse_NHb, text.scale, allowed_N1bt
         )
         text.gradients[0][rows] += grad_q_NHbD.transpose(1, 2).flatten(0, 1)
-        blocks_N1 = torch.arange(piece.blocks, device=membership_T.device)[:, None]
-        rows_Nt = piece.first_key + piece.size * blocks_N1 + torch.arange(piece.reach, device=membership_T.device)
+        place_T = torch.arange(piece.stop, device=membership_T.device)
+        rows_Nt = place_T[piece.first_key :].unfold(0, piece.reach, piece.size)
         for target, grad_NGtD in zip(text.gradients[1:], grads_NGtD, strict=True):
-            target.index_add_(0, rows_Nt.flatten(), grad_NGtD.transpose(1, 2).flatten(0, 1).to(target.dtype))
+            target.index_add_(0, rows_Nt.reshape(-1), grad_NGtD.transpose(1, 2).flatten(0, 1).to(target.dtype))
 
 
 def _weights_and_score_gradients(
@@ -156,7 +156,7 @@ def _gradients(
     membership_BT: Tensor,
     rule: PairRule,
     scale: float,
-    num_groups: int = 0,
+    num_groups: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of query, key, value and, with `num_groups`, of the gates (B, T, K)."""
     query, key, value, out, lse = inputs

@@ -98,11 +98,6 @@ def matrix_tiles_available() -> bool:
     return functions is not None and bool(functions.focus_matrix_tiles())
 
 
-def in_matrix_tiles(dtype: torch.dtype) -> bool:
-    """Whether the fused kernel multiplies numbers of this type in matrix tiles here, except in decode steps."""
-    return dtype == torch.bfloat16 and matrix_tiles_available()
-
-
 def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous."""
     dtype = query.dtype
@@ -141,7 +136,8 @@ def _problem(
     sizes = (batch, heads, key_heads, length, keys, size)
     pairs = (min(rule.window, keys), min(rule.num_sinks, keys), min(rule.sliding_window or keys, keys), *rule.growth)
     scores = (scoring.scale, scoring.softcap or 0.0)
-    costs = IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else IN_VECTORS
+    in_tiles = matrix_tiles and query.dtype == torch.bfloat16 and matrix_tiles_available()
+    costs = IN_TILES if in_tiles else IN_VECTORS
     how = (ELEMENTS[query.dtype], MODES[mode], torch.get_num_threads(), matrix_tiles, _gomp_parallel() or 0)
     settings: tuple[int, ...] = (0, 0, 0, key_heads, 1, 0, keys)
     if by_head is not None:

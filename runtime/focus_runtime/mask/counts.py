@@ -77,10 +77,13 @@ def _causes_of_rows(queries: Ints, edges: Ints, code: Ints, meet: Bools, rule: P
     shared = between(first, queries + 1)[1]
     local, both = between(near, queries + 1)
     sinks, sinks_shared = between(first, np.minimum(rule.num_sinks, near))
-    sink_only, group_only = sinks - sinks_shared, shared - both
-    counts = {"local_only": local - both, "group_only": group_only, "local_and_group": both, "sink_only": sink_only}
-    counts["dropped"] = pairs - sum(counts.values())
-    return np.stack([counts[cause] for cause in CAUSES])
+    return by_cause(pairs, local, shared, both, sinks - sinks_shared)
+
+
+def by_cause(pairs: Ints, local: Ints, shared: Ints, both: Ints, sink_only: Ints) -> Ints:
+    """Counts in the order of `CAUSES`, of all pairs, near ones, those with a shared group, both, and sinks alone."""
+    group_only = shared - both
+    return np.stack([local - both, group_only, both, sink_only, pairs - local - group_only - sink_only])
 
 
 def shared_from(membership: Ints, distances: Ints) -> Ints:
@@ -171,10 +174,8 @@ def count_pairs(
         _add_pairs(sink_only, far, np.full_like(far, j), size)
     rows = np.minimum(tokens[:num] * size + size, total) - tokens[:num] * size
     causal = np.tril(np.outer(rows, rows), -1) + np.diag(rows * (rows + 1) // 2)
-    group_only = _shared_counts(membership, size, num, farthest) - both
-    local_only = local - both
-    dropped = causal - local - group_only - sink_only
-    return BlockCounts(size, np.stack([local_only, group_only, both, sink_only, dropped]))
+    shared = _shared_counts(membership, size, num, farthest)
+    return BlockCounts(size, by_cause(causal, local, shared, both, sink_only))
 
 
 def pair_totals(membership: Ints, rules: Sequence[PairRule]) -> Ints:
@@ -208,8 +209,8 @@ def _totals(membership: Ints, rule: PairRule) -> Ints:
         first_far = int(np.searchsorted(first_near, sink, "right"))
         far = small[:, first_far : sink + farthest + 1] & small[:, sink : sink + 1]
         sinks += far.shape[1] - np.count_nonzero(far, axis=1)
-    dropped = total * (total + 1) // 2 - near - (shared - both) - sinks
-    return np.stack([near - both, shared - both, both, sinks, dropped], axis=1)
+    pairs, local = np.full(layers, total * (total + 1) // 2), np.full(layers, near)
+    return by_cause(pairs, local, shared, both, sinks).T
 
 
 def pairs_sharing(membership: Ints) -> int:

@@ -148,7 +148,7 @@ def grouped_attention(
     scoring: Scoring,
     *,
     extent: Extent,
-    stage: Stage | None = None,
+    stage: Stage = unmeasured,
     copied: bool | None = None,
     heads: Heads | None = None,
     results: tuple[Tensor, Tensor] | None = None,
@@ -166,7 +166,6 @@ def grouped_attention(
         results: `new_results` of these heads and others; new when None.
         near_known: the results hold what a call with k = 0 has left for these heads, which is not computed again.
     """
-    stage = stage or unmeasured
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride())
     pairs = (rule.window, rule.num_sinks, rule.sliding_window, rule.growth, scoring.scale, scoring.softcap)
     programs = None if heads is None else heads.query.shape[0]
@@ -219,9 +218,4 @@ def grouped_attention(
 def new_results(query: Tensor) -> tuple[Tensor, Tensor]:
     """Room for the output (B, T, H, D) and the logsumexp (B, H, T) of a call."""
     batch, heads, length, head_size = query.shape
-    return query.new_empty(batch, length, heads, head_size), new_lse(query)
-
-
-def new_lse(query: Tensor) -> Tensor:
-    """Room for the logsumexp (B, H, T) of a call."""
-    return query.new_empty(query.shape[:3], dtype=torch.float32)
+    return query.new_empty(batch, length, heads, head_size), query.new_empty(query.shape[:3], dtype=torch.float32)

@@ -105,7 +105,7 @@ def pairwise_attention(
     num_groups: int,
     heads: HeadSets | None = None,
     factors: HeadFactors | None = None,
-    stage: Stage | None = None,
+    stage: Stage = unmeasured,
     lse: Tensor | None = None,
 ) -> Tensor:
     """Exact Focus in one kernel, for as many queries as keys and without padding.
@@ -138,7 +138,7 @@ def pairwise_attention(
     out_BTHD, unused = query.new_empty(batch, length, num_heads, head_size), membership
     by_head = (unused, unused) if heads is None else (heads.sets, heads.windows)
     factored = (unused, unused, unused) if factors is None else factors.tensors
-    with (stage or unmeasured)("same_group"):
+    with stage("same_group"):
         place = unused if lse is None else lse
         arguments = (query, key, value, out_BTHD, place, membership, *by_head, *factored, *numbers)
         launches.run("pairwise", pairwise_kernel, grid, arguments, tiles.warps, tiles.stages)

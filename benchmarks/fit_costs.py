@@ -54,9 +54,10 @@ def add_terms(rows: list[dict[str, Any]]) -> None:
         for heads in (12, 12, 12):  # as `layer_inputs` draws before the groups
             torch.randn(1, row["tokens"], heads, 64, generator=generator)
         membership = balanced_membership(row["tokens"], row["num_groups"], row["top_k"], generator)
-        sizes = costs.set_sizes(membership[0])
-        assert sizes is not None
-        row["sizes"], row["class_terms"] = sizes, costs.class_terms(membership[0], PairRule(row["window"]))
+        row["sizes"], row["class_terms"] = (
+            costs.set_sizes(membership[0]),
+            costs.class_terms(membership[0], PairRule(row["window"])),
+        )
 
 
 def _fused(qkv: tuple[Tensor, Tensor, Tensor], rule: PairRule, scoring: Scoring, membership: Tensor, mode: str) -> Any:

@@ -50,11 +50,13 @@ class HeadException:
     full: bool = False
 
     def __post_init__(self) -> None:
-        _check_whole("layer", self.layer, MAX_INDEX)
-        limits = {"head": MAX_INDEX, "query_head": MAX_INDEX, "top_k": MAX_WHOLE, "window": MAX_WHOLE}
+        limits = dict.fromkeys(("layer", "head", "query_head"), MAX_INDEX) | {"top_k": MAX_WHOLE, "window": MAX_WHOLE}
         for name, most in limits.items():
-            if getattr(self, name) is not None:
-                _check_whole(name, getattr(self, name), most)
+            value = getattr(self, name)
+            if value is None and name != "layer":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+                raise ConfigError(f"the budget's {name} is {value!r}", expected=f"a whole number from 0 to {most}")
         if self.head is not None and self.query_head is not None:
             raise ConfigError(
                 f"the budget names head {self.head} and query_head {self.query_head} in one exception",
@@ -224,8 +226,3 @@ def _read_exception(values: Any) -> HeadException:
     if "layer" not in values:
         raise ConfigError("the budget has an exception without a layer", expected=EXPECTED)
     return HeadException(**values)
-
-
-def _check_whole(name: str, value: Any, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise ConfigError(f"the budget's {name} is {value!r}", expected=f"a whole number from 0 to {most}")

@@ -78,9 +78,6 @@ def prepared(compiled: Any) -> Any:
 
 MOST_KEPT = 4096  # kinds of calls: each length of a text is one of its own
 ALIGNED = 16  # bytes of an address, and factor of a number
-ALL_ALIGNED = ()  # of `aligned` and `multiples`: nearly always so
-
-_kept: dict[tuple[Any, ...], Launches] = {}
 
 
 class Launches:
@@ -117,7 +114,9 @@ class Launches:
             return
         compiled, given = known
         if given is not None and not _observed():
-            stream = _driver().active.get_current_stream(arguments[0].device.index)
+            from triton.runtime import driver
+
+            stream = driver.active.get_current_stream(arguments[0].device.index)
             if launcher().launch(given, *grid, stream, arguments):
                 return
         compiled[grid](*arguments)  # which also makes a context for a thread that has none
@@ -135,48 +134,25 @@ def compile_options(warps: int, stages: int, registers: int | None = None) -> di
 
 def _observed() -> bool:
     """Whether a profiler or the like is told of every launch: Triton's own way tells them."""
-    runtime = _knobs().runtime
+    from triton.knobs import runtime
+
     return any(getattr(hook, "calls", hook) for hook in (runtime.launch_enter_hook, runtime.launch_exit_hook))
 
 
-@functools.cache
-def _driver() -> Any:
-    from triton.runtime import driver
-
-    return driver
-
-
-@functools.cache
-def _knobs() -> Any:
-    from triton import knobs
-
-    return knobs
-
-
+@functools.lru_cache(MOST_KEPT)
 def alike(*facts: Any) -> Launches:
     """The kernels of calls with these facts, see above; the first names the caller."""
-    found = _kept.get(facts)
-    if found is None:
-        if len(_kept) >= MOST_KEPT:
-            _kept.clear()
-        found = _kept[facts] = Launches()
-    return found
+    return Launches()
 
 
 def aligned(*tensors: Tensor) -> tuple[bool, ...]:
-    """Which tensors begin at an address that whole rows can be read from at once; nothing where all do."""
-    together = 0
-    for tensor in tensors:
-        together |= tensor.data_ptr()
-    return tuple(tensor.data_ptr() % ALIGNED == 0 for tensor in tensors) if together % ALIGNED else ALL_ALIGNED
+    """Which tensors begin at an address that whole rows can be read from at once."""
+    return tuple([tensor.data_ptr() % ALIGNED == 0 for tensor in tensors])
 
 
 def multiples(*numbers: int) -> tuple[tuple[bool, bool], ...]:
-    """Which whole numbers are multiples of 16, and which are 1: Triton compiles for that; nothing where all are."""
-    together = 0
-    for number in numbers:
-        together |= number
-    return tuple((number % ALIGNED == 0, number == 1) for number in numbers) if together % ALIGNED else ALL_ALIGNED
+    """Which whole numbers are multiples of 16, and which are 1: Triton compiles for that."""
+    return tuple([(number % ALIGNED == 0, number == 1) for number in numbers])
 
 
 def tiles_of(number: int, size: int) -> int:
@@ -235,7 +211,7 @@ def tried(what: str, tensor: Tensor, run: Callable[[], Result]) -> Result | None
     if _failed and _like(what, tensor) in _failed:
         return None
     try:
-        if not _several_gpus() or tensor.device.type != "cuda" or tensor.device.index == torch.cuda.current_device():
+        if tensor.device.type != "cuda" or tensor.device.index == torch.cuda.current_device():
             return run()
         with torch.cuda.device(tensor.device):  # kernels run on the current GPU
             return run()
@@ -245,12 +221,6 @@ def tried(what: str, tensor: Tensor, run: Callable[[], Result]) -> Result | None
         _failed.add(_like(what, tensor))
         warnings.warn(f"{what} in Triton is left out: {first_line(error)}", RuntimeWarning, stacklevel=2)
         return None
-
-
-@functools.cache
-def _several_gpus() -> bool:
-    """Whether tensors may be on another GPU than the current one."""
-    return torch.cuda.device_count() > 1
 
 
 def _like(what: str, tensor: Tensor) -> tuple[object, ...]:

@@ -159,7 +159,7 @@ def run(driver, monkeypatch):
     """Calls of one kernel, compiled at the first."""
     monkeypatch.setattr(gpu, "launcher", lambda: driver.module)
     stream = type("Active", (), {"get_current_stream": staticmethod(lambda _: 11)})
-    monkeypatch.setattr(gpu, "_driver", lambda: type("Driver", (), {"active": stream}))
+    monkeypatch.setattr("triton.runtime.driver", type("Driver", (), {"active": stream}))
     compiled, own = Compiled(*USUAL), Launches()
 
     class Kernel:

@@ -1,10 +1,7 @@
 """focus_attention(): the one public attention op, with an explicit backend; and what every backend is given.
 
-In this folder, where nothing else is said:
-    query           (B, Hq, Tq, D), the last Tq of the Tk positions
-    key, value      (B, Hkv, Tk, D), Hq a multiple of Hkv (H and G in shape suffixes)
-    membership      (B, Tk) int64 bit sets
-    key_padding     (B, Tk) bool, True for real tokens
+In this folder, where nothing else is said, tensors are those of `focus_attention` (H and G in shape suffixes stand for
+Hq and Hkv), and:
     rule, scoring   window and sinks, a `PairRule`; scale and softcap, a `Scoring`
     extent          what the host knows of the memberships; where None it looks, and waits for a GPU
     clock, stage    add up the seconds of "sort", "gather", "local", "same_group", "sinks", "merge"
@@ -113,7 +110,18 @@ def _is_finite(out: Tensor, lse: Tensor | None) -> bool:
 
 def _check_tensors(query: Tensor, key: Tensor, value: Tensor, membership: Tensor, key_padding: Tensor | None) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        _check_tensor(name, tensor, query)
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"{name} is {type(tensor).__name__}", expected="a tensor")
+        if tensor.device.type == "meta":
+            raise InputError(f"{name} is on the meta device, which holds no numbers", expected="a tensor with data")
+        if tensor.dim() != 4:
+            raise InputError(f"{name} has {tensor.dim()} dimensions", expected="4: (batch, heads, tokens, head size)")
+        if tensor.dtype not in DTYPES:
+            raise InputError(f"{name} is {tensor.dtype}", expected="float64, float32, bfloat16 or float16")
+        if tensor.dtype != query.dtype or tensor.device != query.device:
+            raise InputError(
+                f"{name} is {tensor.dtype} on {tensor.device}", expected=f"{query.dtype} on {query.device} like query"
+            )
     if key.shape != value.shape:
         raise InputError(f"value has shape {tuple(value.shape)}", expected=f"{tuple(key.shape)} like key")
     if query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3] or query.shape[2] > key.shape[2]:
@@ -133,21 +141,6 @@ def _check_tensors(query: Tensor, key: Tensor, value: Tensor, membership: Tensor
         raise InputError(f"membership holds {least}", expected="bit sets of groups 0 to 62, which are never negative")
     if most == 0:
         raise InputError("membership is all zero", expected="bit g set when the token belongs to group g")
-
-
-def _check_tensor(name: str, tensor: Tensor, query: Tensor) -> None:
-    if not isinstance(tensor, Tensor):
-        raise InputError(f"{name} is {type(tensor).__name__}", expected="a tensor")
-    if tensor.device.type == "meta":
-        raise InputError(f"{name} is on the meta device, which holds no numbers", expected="a tensor with data")
-    if tensor.dim() != 4:
-        raise InputError(f"{name} has {tensor.dim()} dimensions", expected="4: (batch, heads, tokens, head size)")
-    if tensor.dtype not in DTYPES:
-        raise InputError(f"{name} is {tensor.dtype}", expected="float64, float32, bfloat16 or float16")
-    if tensor.dtype != query.dtype or tensor.device != query.device:
-        raise InputError(
-            f"{name} is {tensor.dtype} on {tensor.device}", expected=f"{query.dtype} on {query.device} like query"
-        )
 
 
 def _check_per_token(name: str, tensor: Tensor, dtype: torch.dtype, key: Tensor) -> None:

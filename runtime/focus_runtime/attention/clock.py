@@ -1,4 +1,4 @@
-"""StageClock: seconds per named stage. Torch is loaded only to time a GPU."""
+"""StageClock: seconds per named stage. Torch is loaded when something is timed."""
 
 from __future__ import annotations
 
@@ -52,23 +52,18 @@ class StageClock:
         """Time what runs inside."""
         if not self.enabled:
             return NOTHING
-        return self._on_gpus(stage) if self._gpus else self._on_cpu(stage)
+        return self._timed(stage)
 
     @contextmanager
-    def _on_cpu(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
+    def _timed(self, stage: str) -> Iterator[None]:
+        starts, start = self._events(), time.perf_counter()
         try:
             yield
         finally:
-            self.add(stage, time.perf_counter() - start)
-
-    @contextmanager
-    def _on_gpus(self, stage: str) -> Iterator[None]:
-        starts = self._events()
-        try:
-            yield
-        finally:
-            self._running.append((stage, starts, self._events()))
+            if self._gpus:
+                self._running.append((stage, starts, self._events()))
+            else:
+                self.add(stage, time.perf_counter() - start)
 
     def _events(self) -> list[Any]:
         """An event on every GPU's current stream, after what has been launched there."""

@@ -16,8 +16,8 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ from focus_runtime.attention.fused import (
     FusedCosts,
     fused_attention,
     fused_available,
-    in_matrix_tiles,
+    matrix_tiles_available,
 )
 from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.reference import Scoring
@@ -97,20 +97,10 @@ def by_class_cost(membership: Tensor, rule: PairRule, inside: FusedCosts) -> flo
     return pairs + inside.copy * copied + inside.local * local
 
 
-def fused_cost(membership: Tensor, rule: PairRule, machine: MachineCosts) -> float:
-    """Units for one text by the fused kernel, in the faster of its two ways."""
-    dense = machine.inside.dense * membership.shape[0] ** 2 / 2
-    return machine.fused * min(by_class_cost(membership, rule, machine.inside), dense)
-
-
-def set_sizes(membership: Tensor) -> list[int] | None:
-    """Tokens of every set of groups the decomposition calls, for one text; None when there are too many sets."""
+def set_sizes(membership: Tensor) -> list[int]:
+    """Tokens of every set of groups the decomposition calls, for one text; an InputError when those are too many."""
     signatures, counts = torch.unique(membership, return_counts=True)
-    try:
-        subsets = subsets_of(signatures.tolist())
-    except InputError:
-        return None
-    required = torch.tensor(subsets, dtype=torch.int64, device=signatures.device)[:, None]
+    required = torch.tensor(subsets_of(signatures.tolist()), dtype=torch.int64, device=signatures.device)[:, None]
     return (((signatures & required) == required) * counts).sum(dim=1).tolist()
 
 
@@ -132,20 +122,16 @@ def masked_term(length: int) -> float:
     return length * (length + MASKED_BLOCK) / 2
 
 
-def masked_cost(length: int) -> float:
-    """Units for one text by masked attention."""
-    return MASKED_PAIR * masked_term(length)
-
-
 def cheapest(membership: Tensor, rule: PairRule, machine: MachineCosts, *, fused: bool) -> str:
     """ "fused", "decomposed" or "masked", by the model above, for a batch of texts."""
     length = membership.shape[1]
-    cost = {"masked": machine.masked * masked_cost(length) * membership.shape[0]}
-    sizes = [set_sizes(row) for row in membership]
-    if all(row is not None for row in sizes):
-        cost["decomposed"] = sum(decomposed_cost(row, length, rule, machine) for row in sizes if row is not None)
+    cost = {"masked": machine.masked * MASKED_PAIR * masked_term(length) * membership.shape[0]}
+    with suppress(InputError):  # too many sets
+        cost["decomposed"] = sum(decomposed_cost(set_sizes(row), length, rule, machine) for row in membership)
     if fused:
-        cost["fused"] = PROMISED_GAIN * sum(fused_cost(row, rule, machine) for row in membership)
+        dense = machine.inside.dense * length**2 / 2
+        texts = sum(min(by_class_cost(row, rule, machine.inside), dense) for row in membership)
+        cost["fused"] = PROMISED_GAIN * machine.fused * texts
     return min(cost, key=cost.__getitem__)
 
 
@@ -154,34 +140,35 @@ def machine_costs(dtype: torch.dtype) -> MachineCosts:
     key = (dtype, torch.get_num_threads())
     with _LOCK:  # two threads would disturb each other's clock
         if key not in _known:
-            path = _path(*key)
-            costs = _read(path)
-            if costs is None:
-                costs = measure(dtype)
-                _keep(path, costs)
-            _known[key] = costs
+            machine = hashlib.sha256(processor_identity() + torch.__version__.encode()).hexdigest()[:16]
+            kernel = "fused" if fused_available() else "torch"
+            name = f"v{VERSION}-{machine}-{str(dtype).removeprefix('torch.')}-{key[1]}-{kernel}.json"
+            path = default_cache_dir() / "costs" / name
+            try:
+                _known[key] = MachineCosts(**json.loads(path.read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError):  # nothing is there yet, or it is damaged
+                _known[key] = measure(dtype)
+                with suppress(OSError), replacing(path, explain=None) as fresh:  # else the next process measures again
+                    fresh.write_text(json.dumps(asdict(_known[key])) + "\n", encoding="utf-8")
         return _known[key]
 
 
 def measure(dtype: torch.dtype) -> MachineCosts:
     """Time the kernels in turn on random tensors."""
     generator = torch.Generator().manual_seed(0)
-
-    def tensors(length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        q, k, v = (torch.randn(1, length, HEADS, HEAD_SIZE, generator=generator).to(dtype) for _ in range(3))
-        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-
-    def groups(length: int) -> torch.Tensor:
-        return torch.bitwise_left_shift(1, torch.randperm(length, generator=generator) % GROUPS)[None]
-
-    short, long, few, many = tensors(SHORT), tensors(LONG), groups(SHORT), groups(LONG)
+    texts = {}
+    for length in (SHORT, LONG):
+        qkv_BTHD = torch.randn(3, 1, length, HEADS, HEAD_SIZE, generator=generator).to(dtype)
+        group_T = torch.randperm(length, generator=generator) % GROUPS
+        texts[length] = *qkv_BTHD.transpose(2, 3), torch.bitwise_left_shift(1, group_T)[None]
+    short, long = texts[SHORT], texts[LONG]
     ways: dict[str, Callable[[], Any]] = {
-        "full": lambda: causal_flash(*short, SCORING.scale),
-        "masked": lambda: masked_attention(*short, few, RULE, SCORING),
-        "decomposed": lambda: decomposed_attention(*long, many, RULE, SCORING.scale),
+        "full": lambda: causal_flash(*short[:3], SCORING.scale),
+        "masked": lambda: masked_attention(*short, RULE, SCORING),
+        "decomposed": lambda: decomposed_attention(*long, RULE, SCORING.scale),
     }
     if dtype in ELEMENTS and fused_available():
-        ways["fused"] = lambda: fused_attention(*short, few, RULE, SCORING, mode="by class")
+        ways["fused"] = lambda: fused_attention(*short, RULE, SCORING, mode="by class")
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     with torch.no_grad():
         for repeat in range(REPEATS + 1):
@@ -192,43 +179,17 @@ def measure(dtype: torch.dtype) -> MachineCosts:
                     seconds[name].append(time.perf_counter() - start)
     unit = statistics.median(seconds["full"]) / (SHORT * (SHORT + 1) / 2)
     units = {name: statistics.median(values) / unit for name, values in seconds.items()}
-    return fitted(units, few[0], many[0], tiles=in_matrix_tiles(dtype))
+    return fitted(units, short[3][0], long[3][0], tiles=dtype == torch.bfloat16 and matrix_tiles_available())
 
 
 def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor, *, tiles: bool) -> MachineCosts:
     """The costs that explain times in units: of "masked" and "fused" on the short text, of "decomposed" on the long."""
     sizes = set_sizes(long)
-    assert sizes is not None
     whole = decomposed_cost(sizes, LONG, RULE)
     pairs = decomposed_cost(sizes, LONG, RULE, MachineCosts(overhead=0.0))
     overhead = max(0.1, (units["decomposed"] - pairs) / (whole - pairs))
-    masked = units["masked"] / masked_cost(SHORT)
+    masked = units["masked"] / (MASKED_PAIR * masked_term(SHORT))
     if "fused" not in units:
         return MachineCosts(masked=masked, overhead=overhead)
-    inside = MachineCosts(tiles=tiles).inside
-    fused = units["fused"] / by_class_cost(short, RULE, inside)
+    fused = units["fused"] / by_class_cost(short, RULE, IN_TILES if tiles else IN_VECTORS)
     return MachineCosts(masked=masked, overhead=overhead, fused=fused, tiles=tiles)
-
-
-def _path(dtype: torch.dtype, threads: int) -> Path:
-    machine = hashlib.sha256(processor_identity() + torch.__version__.encode()).hexdigest()[:16]
-    kernel = "fused" if fused_available() else "torch"
-    name = f"v{VERSION}-{machine}-{str(dtype).removeprefix('torch.')}-{threads}-{kernel}"
-    return default_cache_dir() / "costs" / f"{name}.json"
-
-
-def _read(path: Path) -> MachineCosts | None:
-    """What was kept; None where nothing is there yet, or it is damaged, so that it is measured again."""
-    try:
-        return MachineCosts(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _keep(path: Path, costs: MachineCosts) -> None:
-    """Keep costs for the next process; in a home that cannot be written it measures again."""
-    try:
-        with replacing(path, explain=None) as fresh:
-            fresh.write_text(json.dumps(asdict(costs)) + "\n", encoding="utf-8")
-    except OSError:
-        pass

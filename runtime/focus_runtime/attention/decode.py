@@ -15,7 +15,7 @@ from torch import Tensor
 
 from focus_runtime.attention.flash import masked_flash
 from focus_runtime.attention.reference import Scoring, attend_allowed, needs_gradient
-from focus_runtime.gpu import attention_fits, tried
+from focus_runtime.gpu import HALVES, attention_fits, tried
 from focus_runtime.mask.allowed_pairs import allowed_to_last_queries
 from focus_runtime.mask.rule import PairRule
 
@@ -25,11 +25,6 @@ GATHER_FROM_ACCELERATOR = 32768  # a guess, not measured: a gathered step there 
 GATHER_BELOW = 0.5  # share of keys seen; reading scattered rows costs about twice reading all in order
 DECODING = "decode attention"  # name of the Triton kernels in warnings
 CHUNK_BYTES = 3 * 2**19  # of gathered rows at once on the CPU, so that they are still in its cache when used
-
-
-def decode_pays(length_q: int, length_k: int) -> bool:
-    """Whether these are the few queries over many keys that this path is made for."""
-    return length_q <= MAX_QUERIES and length_q < length_k
 
 
 def decode_attention(
@@ -47,60 +42,37 @@ def decode_attention(
     """Focus attention over gathered keys; meant for Tq up to `MAX_QUERIES`.
 
     Args:
-        gather_from, gather_below: with fewer keys (None: see `_limits`), or when a batch row's queries see
-            more than this share of them between them, all keys are read under a mask instead.
+        gather_from, gather_below: with fewer keys, or when a batch row's queries see more than this share of them
+            between them, all keys are read under a mask instead; None for what was measured to be faster.
     """
-    if _on_gpu(query, key, value, membership, key_padding):
+    single = query.shape[2] == 1 and key_padding is None and membership.stride(-1) == 1
+    if single and attention_fits(DECODING, query, key, value) and not needs_gradient(query, key, value):
         from focus_runtime.attention.cuda.decoding import decode_on_gpu  # needs Triton
 
         result = tried(DECODING, query, lambda: decode_on_gpu(query, key, value, membership, rule, scoring))
         if result is not None:
             out, parts = result
             return out, parts[-out.shape[0] * out.shape[1] :].view(out.shape[:3])
-    allowed_BQT = _allowed(membership, key_padding, query.shape[2], rule)
-    least, share = _limits(key)
-    gather_from = least if gather_from is None else gather_from
-    gather_below = share if gather_below is None else gather_below
+    allowed_BQT = allowed_to_last_queries(membership, query.shape[2], rule, key_padding)
+    on_cpu = key.device.type == "cpu"
+    slow = on_cpu and key.dtype in HALVES  # torch's CPU flash kernel is ten times slower in these
+    if gather_from is None:
+        gather_from = (0 if slow else GATHER_FROM) if on_cpu else GATHER_FROM_ACCELERATOR
+    if gather_below is None:
+        gather_below = 1.0 if slow else GATHER_BELOW
     if key.shape[2] < gather_from:
         return _under_mask(query, key, value, allowed_BQT, scoring)
-    outs, lses = [], []
+    results = []
     for b in range(query.shape[0]):
-        rows_n = (allowed_BQT[b, 0] if query.shape[2] == 1 else allowed_BQT[b].any(dim=0)).nonzero()[:, 0]
+        rows_n = allowed_BQT[b].any(dim=0).nonzero()[:, 0]
+        one = slice(b, b + 1)
         if rows_n.numel() <= gather_below * key.shape[2]:
             out, lse = _attend_rows(query[b], key[b], value[b], rows_n, allowed_BQT[b][:, rows_n], scoring)
-            out, lse = out[None], lse[None]
+            results.append((out[None], lse[None]))
         else:
-            one = slice(b, b + 1)
-            out, lse = _under_mask(query[one], key[one], value[one], allowed_BQT[one], scoring)
-        outs.append(out)
-        lses.append(lse)
-    return (outs[0], lses[0]) if len(outs) == 1 else (torch.cat(outs), torch.cat(lses))
-
-
-def _on_gpu(query: Tensor, key: Tensor, value: Tensor, membership: Tensor, key_padding: Tensor | None) -> bool:
-    """Whether this is a single new token for the kernels of cuda/decoding.py."""
-    single = query.shape[2] == 1 and key_padding is None and membership.stride(-1) == 1
-    return single and attention_fits(DECODING, query, key, value) and not needs_gradient(query, key, value)
-
-
-def _limits(key: Tensor) -> tuple[int, float]:
-    """Fewest keys and largest share of them for which gathering was measured to be faster."""
-    if key.device.type != "cpu":
-        return GATHER_FROM_ACCELERATOR, GATHER_BELOW
-    if key.dtype in (torch.float16, torch.bfloat16):  # torch's CPU flash kernel is ten times slower in these
-        return 0, 1.0
-    return GATHER_FROM, GATHER_BELOW
-
-
-def _allowed(membership_BT: Tensor, padding_BT: Tensor | None, length_q: int, rule: PairRule) -> Tensor:
-    """(B, Q, T) bool mask of the last queries."""
-    if length_q > 1 or padding_BT is not None:
-        return allowed_to_last_queries(membership_BT, length_q, rule, padding_BT)
-    first = membership_BT.shape[1] - length_q
-    allowed_BT = (membership_BT & membership_BT[:, -1:]) != 0  # fewer passes, most of the time of a short step
-    allowed_BT[:, max(0, rule.nearest_far(first)) :] = True
-    allowed_BT[:, : rule.num_sinks] = True
-    return allowed_BT[:, None]
+            results.append(_under_mask(query[one], key[one], value[one], allowed_BQT[one], scoring))
+    outs, lses = zip(*results, strict=True)
+    return torch.cat(outs), torch.cat(lses)
 
 
 def _under_mask(
@@ -121,57 +93,29 @@ def _attend_rows(
         return torch.zeros_like(q_HQD), q_HQD.new_full((heads, length_q), float("-inf"), dtype=kind)
     q_GrD = q_HQD.reshape(k_GTD.shape[0], -1, dim).to(kind) * scoring.scale
     prefetch = k_GTD.device.type == "cpu" and not needs_gradient(k_GTD, v_GTD)
-    gather = _gather_prefetched if prefetch else _gather
+    gather = _gather_prefetched if prefetch else lambda x_GTD, rows_n: x_GTD.index_select(1, rows_n)
     row_bytes = k_GTD.shape[0] * k_GTD.shape[2] * k_GTD.element_size()
     chunks = rows_n.split(max(64, CHUNK_BYTES // row_bytes) if prefetch else len(rows_n))
-    parts = [q_GrD @ gather(k_GTD, chunk).to(kind).transpose(1, 2) for chunk in chunks]
-    scores_Grn = scoring.capped(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
-    if length_q > 1:  # of a single query every gathered key is allowed
-        hidden_rn = ~allowed_Qn.repeat(q_GrD.shape[1] // length_q, 1)
-        scores_Grn = scores_Grn.masked_fill(hidden_rn, float("-inf"))
-    top_Gr1 = scores_Grn.amax(dim=-1, keepdim=True)
-    top_Gr1 = top_Gr1.masked_fill(top_Gr1 == float("-inf"), 0.0)
-    weights_Grn = torch.exp(scores_Grn - top_Gr1)
-    total_Gr1 = weights_Grn.sum(dim=-1, keepdim=True)
-    lse_HQ = (top_Gr1 + torch.log(total_Gr1)).view(heads, length_q)
-    weights_Grn = weights_Grn / total_Gr1.clamp_min(torch.finfo(kind).tiny)
-    if prefetch and q_GrD.shape[1] == 1:
-        out_GrD = _weighted_sum(v_GTD, rows_n, weights_Grn[:, 0])[:, None]
-    else:
-        out_GrD = torch.zeros_like(q_GrD)
-        for chunk, weight in zip(chunks, weights_Grn.split([len(c) for c in chunks], dim=-1), strict=True):
-            out_GrD = out_GrD + weight @ gather(v_GTD, chunk).to(kind)
-    return out_GrD.to(q_HQD.dtype).reshape(q_HQD.shape), lse_HQ
+    scores_Grn = torch.cat([q_GrD @ gather(k_GTD, chunk).to(kind).transpose(1, 2) for chunk in chunks], dim=-1)
+    hidden_rn = ~allowed_Qn.repeat(q_GrD.shape[1] // length_q, 1)
+    scores_Grn = scoring.capped(scores_Grn).masked_fill(hidden_rn, float("-inf"))
+    lse_Gr = torch.logsumexp(scores_Grn, dim=-1)
+    weights_Grn = torch.exp(scores_Grn - lse_Gr.masked_fill(lse_Gr == float("-inf"), 0.0)[..., None])
+    out_GrD = torch.zeros_like(q_GrD)
+    for chunk, weight in zip(chunks, weights_Grn.split([len(c) for c in chunks], dim=-1), strict=True):
+        out_GrD = out_GrD + weight @ gather(v_GTD, chunk).to(kind)
+    return out_GrD.to(q_HQD.dtype).reshape(q_HQD.shape), lse_Gr.view(heads, length_q)
 
 
-def _gather(x_GTD: Tensor, rows_n: Tensor) -> Tensor:
-    """(G, n, D)."""
-    return x_GTD.index_select(1, rows_n)
-
-
-def _flat(x_GTD: Tensor, rows_n: Tensor) -> tuple[Tensor, Tensor]:
-    """The same numbers as a table (N, D), without copying where strides allow, and the (G, n) table rows of tokens."""
+def _gather_prefetched(x_GTD: Tensor, rows_n: Tensor) -> Tensor:
+    """Rows of tokens, (G, n, D), by bags of one row each: that kernel prefetches, where scattered rows cost latency."""
     heads, length, dim = x_GTD.shape
     stride_h, stride_t, stride_d = x_GTD.stride()
     if stride_d != 1 or stride_h % dim or stride_t % dim:
         x_GTD = x_GTD.contiguous()
         stride_h, stride_t, _ = x_GTD.stride()
     stride_h, stride_t = stride_h // dim, stride_t // dim
+    # the same numbers as a table of N rows, without copying where strides allow
     table_ND = x_GTD.as_strided(((heads - 1) * stride_h + (length - 1) * stride_t + 1, dim), (dim, 1))
-    return table_ND, torch.arange(heads)[:, None] * stride_h + rows_n * stride_t
-
-
-def _gather_prefetched(x_GTD: Tensor, rows_n: Tensor) -> Tensor:
-    """As `_gather`, by bags of one row each: that kernel prefetches, and scattered rows are all about latency."""
-    table_ND, rows_Gn = _flat(x_GTD, rows_n)
-    out = torch.embedding_bag(table_ND, rows_Gn.view(-1), torch.arange(rows_Gn.numel()))[0]
-    return out.view(*rows_Gn.shape, x_GTD.shape[2])
-
-
-def _weighted_sum(x_GTD: Tensor, rows_n: Tensor, weights_Gn: Tensor) -> Tensor:
-    """(G, D), without storing the gathered rows."""
-    table_ND, rows_Gn = _flat(x_GTD, rows_n)
-    starts_G = torch.arange(rows_Gn.shape[0]) * rows_Gn.shape[1]
-    return torch.embedding_bag(
-        table_ND, rows_Gn.view(-1), starts_G, mode=0, per_sample_weights=weights_Gn.to(x_GTD.dtype).reshape(-1)
-    )[0]
+    rows_Gn = torch.arange(heads)[:, None] * stride_h + rows_n * stride_t
+    return torch.embedding_bag(table_ND, rows_Gn.view(-1), torch.arange(rows_Gn.numel()))[0].view(heads, -1, dim)

@@ -68,35 +68,25 @@ PIECE_GROWTH = 4  # by this part of its first window may that of a piece's last 
 
 @dataclass(frozen=True, slots=True)
 class LocalPiece:
-    """Queries `start` up to `stop` in blocks of equal size, whose keys reach back by the last query's window."""
+    """Queries `start` up to `stop` in blocks of `size`, of which the first sees keys from `first_key` on."""
 
     start: int
     stop: int
-    blocks: int
-    window: int
-
-    @property
-    def size(self) -> int:
-        """Queries per block."""
-        return (self.stop - self.start) // self.blocks
-
-    @property
-    def first_key(self) -> int:
-        """Of the first block."""
-        return max(0, self.start - self.window)
+    size: int
+    first_key: int
 
     @property
     def reach(self) -> int:
-        """Keys per block."""
+        """Keys per block: back by the window of the last query."""
         return self.start - self.first_key + self.size
 
 
 class Running:
     """Attention of one text as it is merged: out (T, H, D) and logsumexp (T, H), empty until something is added."""
 
-    def __init__(self, length: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.out = torch.zeros(length, heads, dim, dtype=dtype, device=device)
-        self.lse = torch.full((length, heads), float("-inf"), dtype=dtype, device=device)
+    def __init__(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
+        self.out = torch.zeros(shape, dtype=dtype, device=device)
+        self.lse = torch.full(shape[:2], float("-inf"), dtype=dtype, device=device)
 
     def add(self, rows: Tensor, out_nHD: Tensor, lse_nH: Tensor) -> None:
         """Merge attention over one more set of keys into some rows."""
@@ -106,26 +96,21 @@ class Running:
         self.lse.index_copy_(0, rows, torch.logaddexp(lse_nH, before_nH))
 
 
-def _by_token(x_1HTD: Tensor) -> Tensor:
-    return x_1HTD[0].transpose(0, 1)
-
-
 def _same_group(
-    text: tuple[Tensor, Tensor, Tensor], membership_T: Tensor, scale: float, total: Running, stage: Stage
+    tensors: list[Tensor], membership_T: Tensor, scale: float, total: Running, stage: Stage
 ) -> Running | None:
     """Add what inclusion-exclusion adds to `total`; return what it takes away, None for k = 1."""
     removed: Running | None = None
     for _, sign, rows in inclusion_exclusion(membership_T):
         with stage("sort"):
-            q_1HnD, k_1GnD, v_1GnD = (_by_token(x).index_select(0, rows).transpose(0, 1)[None] for x in text)
+            q_1HnD, k_1GnD, v_1GnD = (x.index_select(0, rows).transpose(0, 1)[None] for x in tensors)
         with stage("same_group"):
             out_1HnD, lse_1Hn = causal_flash(q_1HnD, k_1GnD, v_1GnD, scale)
         with stage("merge"):
             target = total
             if sign < 0:
-                length, heads, dim = total.out.shape
-                target = removed = removed or Running(length, heads, dim, total.out.dtype, total.out.device)
-            target.add(rows, _by_token(out_1HnD), lse_1Hn[0].transpose(0, 1))
+                target = removed = removed or Running(total.out.shape, total.out.dtype, total.out.device)
+            target.add(rows, out_1HnD[0].transpose(0, 1), lse_1Hn[0].t())
     return removed
 
 
@@ -150,46 +135,36 @@ def local_pieces(length: int, rule: PairRule) -> list[LocalPiece]:
             if (stop + LOCAL_BLOCK - start) * (most + LOCAL_BLOCK) > MOST_PAIRS:
                 break
             stop += LOCAL_BLOCK
-        blocks = max(1, (stop - start) // LOCAL_BLOCK)
-        pieces.append(LocalPiece(start, stop, blocks, min(rule.near(stop - 1), length - 1)))
+        pieces.append(LocalPiece(start, stop, min(LOCAL_BLOCK, stop - start), max(0, start - rule.near(stop - 1))))
         start = stop
     return pieces
 
 
-def overlapping(x: Tensor, start: int, blocks: int, size: int, step: int) -> Tensor:
-    """Blocks of rows as a view: (T, ...) -> (blocks, size, ...)."""
-    strides = (x.stride(0) * step, *x.stride())
-    return x.as_strided((blocks, size, *x.shape[1:]), strides, x.storage_offset() + start * x.stride(0))
-
-
 def local_blocks(
-    tensors: tuple[Tensor, Tensor, Tensor], membership: Tensor, rule: PairRule, piece: LocalPiece
+    tensors: list[Tensor], membership: Tensor, rule: PairRule, piece: LocalPiece
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Queries of one piece with the keys in their reach.
+    """Queries of one piece with the keys in their reach; query (T, H, D), key and value (T, G, D).
 
     Returns:
         query (N, H, b, D), key and value (N, G, t, D); near (N or 1, b, t) and shared (N, b, t) pairs, bool.
     """
-    size, first, reach = piece.size, piece.first_key, piece.reach
-    q_NHbD, k_NGtD, v_NGtD = (
-        overlapping(x, at, piece.blocks, rows, size).transpose(1, 2)
-        for x, at, rows in zip(tensors, (piece.start, first, first), (size, reach, reach), strict=True)
-    )
-    groups_Nb = overlapping(membership, piece.start, piece.blocks, size, size)
-    groups_Nt = overlapping(membership, first, piece.blocks, reach, size)
+    first, reach, blocks = piece.first_key, piece.reach, (-1, piece.size)
+    own, in_reach = slice(piece.start, piece.stop), slice(first, piece.stop)
+    query, key, value = tensors
+    q_NHbD = query[own].unflatten(0, blocks).transpose(1, 2)
+    k_NGtD, v_NGtD = (x[in_reach].unfold(0, reach, piece.size).transpose(2, 3) for x in (key, value))  # views
+    groups_Nb, groups_Nt = membership[own].unflatten(0, blocks), membership[in_reach].unfold(0, reach, piece.size)
     place = torch.arange(reach, device=membership.device)
     distance_bt = place[piece.start - first :, None] - place[None, :]
     if rule.grows:
-        position_Nb = torch.arange(piece.start, piece.stop, device=membership.device).unflatten(0, (piece.blocks, size))
+        position_Nb = torch.arange(piece.start, piece.stop, device=membership.device).unflatten(0, blocks)
         near_Nbt = (distance_bt >= 0) & (distance_bt <= rule.near(position_Nb)[..., None])
     else:
         near_Nbt = ((distance_bt >= 0) & (distance_bt <= rule.window))[None]
     return q_NHbD, k_NGtD, v_NGtD, near_Nbt, (groups_Nb[:, :, None] & groups_Nt[:, None, :]) != 0
 
 
-def cross_group_local(
-    tensors: tuple[Tensor, Tensor, Tensor], membership: Tensor, rule: PairRule, scale: float, total: Running
-) -> None:
+def _cross_group_local(tensors: list[Tensor], membership: Tensor, rule: PairRule, scale: float, total: Running) -> None:
     """Overwrite `total` with the attention of one text to near tokens without a shared group; nothing is waited for."""
     for piece in local_pieces(membership.shape[0], rule):
         q_NHbD, k_NGtD, v_NGtD, near_Nbt, shared_Nbt = local_blocks(tensors, membership, rule, piece)
@@ -200,14 +175,15 @@ def cross_group_local(
 
 
 def _cross_group_sinks(
-    q_1HTD: Tensor, k_1GTD: Tensor, v_1GTD: Tensor, membership_T: Tensor, rule: PairRule, scale: float, total: Running
+    tensors: list[Tensor], membership_T: Tensor, rule: PairRule, scale: float, total: Running
 ) -> None:
     """Merge the sinks beyond the window into `total`; F stands for the queries that have some."""
-    repeats = q_1HTD.shape[1] // k_1GTD.shape[1]
+    q_THD, k_TGD, v_TGD = tensors
+    repeats = q_THD.shape[1] // k_TGD.shape[1]
     first = rule.window + 1  # queries before it have every sink in their window
-    k_HSD, v_HSD = (x[0, :, : rule.num_sinks].repeat_interleave(repeats, dim=0) for x in (k_1GTD, v_1GTD))
+    k_HSD, v_HSD = (x[: rule.num_sinks].repeat_interleave(repeats, dim=1).transpose(0, 1) for x in (k_TGD, v_TGD))
     kind = total.lse.dtype  # of 16 bits scores would be rounded
-    scores_HFS = q_1HTD[0, :, first:].to(kind) @ k_HSD.to(kind).transpose(-1, -2) * scale
+    scores_HFS = q_THD[first:].transpose(0, 1).to(kind) @ k_HSD.to(kind).transpose(-1, -2) * scale
     hidden_FS = ~sink_pairs(membership_T, rule, k_HSD.shape[1])[first:]
     scores_HFS = scores_HFS.masked_fill(hidden_FS, float("-inf"))
     lse_HF = torch.logsumexp(torch.cat([scores_HFS, total.lse[first:].t()[..., None]], dim=-1), dim=-1)
@@ -242,27 +218,25 @@ def decomposed_attention(
     rule: PairRule,
     scale: float,
     *,
-    stage: Stage | None = None,
+    stage: Stage = unmeasured,
 ) -> tuple[Tensor, Tensor]:
     """Exact Focus attention, any k, for as many queries as keys, without padding or softcap, on any device."""
-    stage = stage or unmeasured
     length = query.shape[2]
     # local blocks reach back a whole window: a longer one only costs memory
     rule = replace(rule, window=min(rule.window, length - 1))
     dtype = torch.promote_types(query.dtype, torch.float32)
     outs, lses = [], []
     for b in range(query.shape[0]):
-        text = (query[b : b + 1], key[b : b + 1], value[b : b + 1])
-        total = Running(length, query.shape[1], query.shape[3], dtype, query.device)
+        by_token = [x[b].transpose(0, 1) for x in (query, key, value)]
+        total = Running(by_token[0].shape, dtype, query.device)
         small_T = narrow(membership[b])
         if has_local(membership[b], rule.window):
             with stage("local"):
-                by_token = (_by_token(text[0]), _by_token(text[1]), _by_token(text[2]))
-                cross_group_local(by_token, small_T, rule, scale, total)
+                _cross_group_local(by_token, small_T, rule, scale, total)
         if has_far_sinks(length, rule):
             with stage("sinks"):
-                _cross_group_sinks(*text, small_T, rule, scale, total)
-        removed = _same_group(text, membership[b], scale, total, stage)
+                _cross_group_sinks(by_token, small_T, rule, scale, total)
+        removed = _same_group(by_token, membership[b], scale, total, stage)
         if removed is not None:
             with stage("merge"):
                 _subtract(total, removed)
@@ -298,7 +272,7 @@ def gpu_decomposition(
     scoring: Scoring,
     *,
     extent: Extent | None = None,
-    stage: Stage | None = None,
+    stage: Stage = unmeasured,
 ) -> tuple[Tensor, Tensor]:
     """Exact Focus attention by the Triton kernels where they take the call, else by `decomposed_attention`."""
     if grouped_fits(query, key, value, rule.near(key.shape[2] - 1), scoring):
@@ -307,8 +281,8 @@ def gpu_decomposition(
 
         def run() -> tuple[Tensor, Tensor]:
             if pairwise.pairwise_pays(query, known.num_groups, known.top_k):
-                sets_SBT, lse, groups = membership.contiguous()[None], grouped.new_lse(query), known.num_groups
-                tensors = (query, key, value, sets_SBT)
+                lse, groups = query.new_empty(query.shape[:3], dtype=torch.float32), known.num_groups
+                tensors = (query, key, value, membership.contiguous()[None])
                 out_BTHD = pairwise.pairwise_attention(*tensors, rule, scoring, num_groups=groups, stage=stage, lse=lse)
                 return out_BTHD.transpose(1, 2), lse
             return grouped.grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)

@@ -18,8 +18,6 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.decomposed import (
-    LocalPiece,
-    decomposed_attention,
     gpu_decomposition,
     has_far_sinks,
     has_local,
@@ -47,14 +45,7 @@ class _Text:
     grad: Tensor
     lse: Tensor
     scale: float
-    grad_query: Tensor
-    grad_key: Tensor
-    grad_value: Tensor
-
-    @property
-    def gradients(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Those of query, key and value."""
-        return self.grad_query, self.grad_key, self.grad_value
+    gradients: list[Tensor]  # of query, key and value
 
     @property
     def shares(self) -> int:
@@ -90,25 +81,21 @@ def _same_group(text: _Text, membership_T: Tensor, gates_TK: Tensor | None) -> N
 def _local(text: _Text, membership_T: Tensor, rule: PairRule) -> None:
     for piece in local_pieces(text.query.shape[0], rule):
         q_NHbD, k_NGtD, v_NGtD, near_Nbt, shared_Nbt = local_blocks(
-            (text.query, text.key, text.value), membership_T, rule, piece
+            [text.query, text.key, text.value], membership_T, rule, piece
         )
-        out_NHbD, grad_NHbD, lse_NHb1 = (
-            _blocks_like(x, q_NHbD, piece) for x in (text.out, text.grad, text.lse[..., None])
+        rows = slice(piece.start, piece.stop)
+        out_NHbD, grad_NHbD, lse_NHb = (
+            x[rows].unflatten(0, (-1, piece.size)).transpose(1, 2) for x in (text.out, text.grad, text.lse)
         )
         allowed_N1bt = (near_Nbt & ~shared_Nbt)[:, None]
         grad_q_NHbD, *grads_NGtD = flash_backward(
-            grad_NHbD, q_NHbD, k_NGtD, v_NGtD, out_NHbD, lse_NHb1[..., 0], text.scale, allowed_N1bt
+            grad_NHbD, q_NHbD, k_NGtD, v_NGtD, out_NHbD, lse_NHb, text.scale, allowed_N1bt
         )
-        text.grad_query[piece.start : piece.stop] += grad_q_NHbD.transpose(1, 2).flatten(0, 1)
-        blocks_N1 = torch.arange(piece.blocks, device=membership_T.device)[:, None]
-        rows_Nt = piece.first_key + piece.size * blocks_N1 + torch.arange(piece.reach, device=membership_T.device)
+        text.gradients[0][rows] += grad_q_NHbD.transpose(1, 2).flatten(0, 1)
+        place_T = torch.arange(piece.stop, device=membership_T.device)
+        rows_Nt = place_T[piece.first_key :].unfold(0, piece.reach, piece.size)
         for target, grad_NGtD in zip(text.gradients[1:], grads_NGtD, strict=True):
-            target.index_add_(0, rows_Nt.flatten(), grad_NGtD.transpose(1, 2).flatten(0, 1).to(target.dtype))
-
-
-def _blocks_like(x_THD: Tensor, q_NHbD: Tensor, piece: LocalPiece) -> Tensor:
-    """(T, H, D) -> (N, H, b, D) for the queries of one piece."""
-    return x_THD[piece.start : piece.stop].unflatten(0, (q_NHbD.shape[0], q_NHbD.shape[2])).transpose(1, 2)
+            target.index_add_(0, rows_Nt.reshape(-1), grad_NGtD.transpose(1, 2).flatten(0, 1).to(target.dtype))
 
 
 def _weights_and_score_gradients(
@@ -132,11 +119,9 @@ def _sinks(text: _Text, membership_T: Tensor, rule: PairRule) -> None:
     dtype = weights_HnS.dtype
     q_HnD, grad_HnD = (x[rows].transpose(0, 1).to(dtype) for x in (text.query, text.grad))
     k_HSD = k_SGD.repeat_interleave(text.shares, dim=1).transpose(0, 1).to(dtype)
-    text.grad_query[rows] += (scores_HnS @ k_HSD).transpose(0, 1) * text.scale
-    for target, grad_HSD in (
-        (text.grad_key, scores_HnS.transpose(1, 2) @ q_HnD * text.scale),
-        (text.grad_value, weights_HnS.transpose(1, 2) @ grad_HnD),
-    ):
+    text.gradients[0][rows] += (scores_HnS @ k_HSD).transpose(0, 1) * text.scale
+    grads_HSD = (scores_HnS.transpose(1, 2) @ q_HnD * text.scale, weights_HnS.transpose(1, 2) @ grad_HnD)
+    for target, grad_HSD in zip(text.gradients[1:], grads_HSD, strict=True):
         target[: rule.num_sinks] += grad_HSD.unflatten(0, (-1, text.shares)).sum(1).transpose(0, 1)
 
 
@@ -171,7 +156,7 @@ def _gradients(
     membership_BT: Tensor,
     rule: PairRule,
     scale: float,
-    num_groups: int = 0,
+    num_groups: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of query, key, value and, with `num_groups`, of the gates (B, T, K)."""
     query, key, value, out, lse = inputs
@@ -180,7 +165,7 @@ def _gradients(
     for b in range(query.shape[0]):
         q_THD, k_TGD, v_TGD, out_THD, grad_THD = (x[b].transpose(0, 1) for x in (query, key, value, out, grad_BHTD))
         zeros = [torch.zeros(x.shape, dtype=lse.dtype, device=x.device) for x in (q_THD, k_TGD, v_TGD)]
-        text = _Text(q_THD, k_TGD, v_TGD, out_THD, grad_THD, lse[b].t(), scale, *zeros)
+        text = _Text(q_THD, k_TGD, v_TGD, out_THD, grad_THD, lse[b].t(), scale, zeros)
         gates_TK = torch.zeros(q_THD.shape[0], num_groups, dtype=lse.dtype, device=lse.device) if num_groups else None
         small_T = narrow(membership_BT[b])
         _same_group(text, membership_BT[b], gates_TK)
@@ -194,16 +179,6 @@ def _gradients(
     stacked = [torch.stack(parts) for parts in zip(*by_text, strict=True)]
     gates_BTK = stacked[3] if num_groups else None
     return stacked[0].to(query.dtype), stacked[1].to(key.dtype), stacked[2].to(value.dtype), gates_BTK
-
-
-def _forward(
-    query: Tensor, key: Tensor, value: Tensor, membership: Tensor, rule: PairRule, scale: float
-) -> tuple[Tensor, Tensor]:
-    if fused_runs(query, key, value):
-        return fused_attention(query, key, value, membership, rule, Scoring(scale))
-    if query.device.type == "cuda":
-        return gpu_decomposition(query, key, value, membership, rule, Scoring(scale))
-    return decomposed_attention(query, key, value, membership, rule, scale)
 
 
 class _Differentiable(torch.autograd.Function):
@@ -220,7 +195,11 @@ class _Differentiable(torch.autograd.Function):
         rule: PairRule,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
-        out, lse = _forward(query, key, value, membership, rule, scale)
+        inputs = (query, key, value, membership, rule)
+        if fused_runs(query, key, value):
+            out, lse = fused_attention(*inputs, Scoring(scale))
+        else:
+            out, lse = gpu_decomposition(*inputs, Scoring(scale))
         ctx.save_for_backward(query, key, value, out, lse, membership)
         ctx.rule, ctx.scale = rule, scale
         ctx.groups = None if probabilities is None else (probabilities.shape[-1], probabilities.dtype)

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.clock import StageClock
+from focus_runtime.attention.clock import StageClock, unmeasured
 from focus_runtime.attention.costs import FROM_TOKENS, cheapest, machine_costs
-from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
+from focus_runtime.attention.decode import MAX_QUERIES, decode_attention
 from focus_runtime.attention.decomposed import decomposed_attention, gpu_decomposition, grouped_fits
 from focus_runtime.attention.decomposed_backward import differentiable_attention
 from focus_runtime.attention.flash import causal_sdpa, has_backward
@@ -53,7 +53,7 @@ def choose_backend(
     fused = not gradient and fused_runs(query, key, key if value is None else value)
     if fused and not (plain and machine_costs(query.dtype).fused > FUSED_ALWAYS):
         return "fused"
-    if decode_pays(query.shape[2], key.shape[2]):
+    if query.shape[2] <= MAX_QUERIES and query.shape[2] < key.shape[2]:
         return "decode"
     if query.device.type == "cuda" and extent is None:
         extent = membership_extent(membership)
@@ -87,42 +87,27 @@ def choose_on_gpu(
         return "decomposed"  # the Triton kernels: the fastest at every length, measured on an H200
     if length < COMPILE_FROM or query.shape[2] == 1:
         return "masked"
-    if _flex_fits(query, gradient):
-        return "flex"
+    if query.dtype != torch.float64 and query.shape[-1] >= SMALLEST_FLEX_HEAD:
+        from focus_runtime.attention.flex import works  # loads torch's compiler, which takes a second
+
+        if works(query.device, query.dtype, query.shape[-1], gradients=gradient):
+            return "flex"
     linear = gradient and whole and softcap is None and 1 <= extent.top_k <= 2
     return "decomposed" if linear and has_backward(query) else "masked"  # the memory of masked grows with T^2
 
 
-def _flex_fits(query: Tensor, gradient: bool) -> bool:
-    if query.dtype == torch.float64 or query.shape[-1] < SMALLEST_FLEX_HEAD:
-        return False
-    from focus_runtime.attention.flex import works  # loads torch's compiler, which takes a second
-
-    return works(query.device, query.dtype, query.shape[-1], gradients=gradient)
-
-
 def fused_inside_window(requested: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether the fused kernel computes Focus inside a layer's own sliding window; no other backend does."""
-    whole = query.shape[2] == key.shape[2]
-    if requested not in ("auto", "fused") or not whole or needs_gradient(query, key, value):
-        return False
-    return fused_runs(query, key, value)
+    plain = query.shape[2] == key.shape[2] and not needs_gradient(query, key, value)
+    return requested in ("auto", "fused") and plain and fused_runs(query, key, value)
 
 
 def grouped_on_gpu(
     requested: str, query: Tensor, key: Tensor, value: Tensor, window: int, scoring: Scoring, padding: Tensor | None
 ) -> bool:
     """Whether "decomposed" runs in the GPU kernels that also take a softcap and a layer's own sliding window."""
-    whole = padding is None and query.shape[2] == key.shape[2]
-    if requested not in ("auto", "decomposed") or not whole or needs_gradient(query, key, value):
-        return False
-    return grouped_fits(query, key, value, window, scoring)
-
-
-def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> None:
-    """Measure now what the first choice for a text needs, so that no timed pass includes it; see costs.py."""
-    if device.type == "cpu" and length >= FROM_TOKENS:
-        machine_costs(dtype)
+    plain = padding is None and query.shape[2] == key.shape[2] and not needs_gradient(query, key, value)
+    return requested in ("auto", "decomposed") and plain and grouped_fits(query, key, value, window, scoring)
 
 
 def rows_together(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -165,7 +150,7 @@ def attend(
     Raises:
         InputError: the backend cannot take these inputs.
     """
-    gradient = needs_gradient(query, key, value)
+    gradient, stage = needs_gradient(query, key, value), clock or unmeasured
     assert (
         rule.sliding_window is None
         or backend == "fused"
@@ -193,8 +178,8 @@ def attend(
                 raise _no_gradient(backend, query)
             return differentiable_attention(*inputs, scoring.scale)
         if on_gpu:
-            return gpu_decomposition(*inputs, scoring, stage=clock, extent=extent)
-        return decomposed_attention(*inputs, scoring.scale, stage=clock)
+            return gpu_decomposition(*inputs, scoring, stage=stage, extent=extent)
+        return decomposed_attention(*inputs, scoring.scale, stage=stage)
     if backend == "decode" and query.shape[2] > MAX_QUERIES:  # it masks whole rows of pairs
         backend = "masked"
     if backend == "masked" and not return_lse and query.device.type != "cpu":

@@ -114,7 +114,25 @@ def flash_backward(
         return _cpu_backward(grad, query, key, value, out, lse, 0.0, allowed is None, attn_mask=bias, scale=scale)
     if allowed is None and _flash_fits(query):
         return _causal_backward(grad, query, key, value, out, lse, scale)
-    return _efficient_gradients(grad, query, key, value, out, lse, scale, allowed)
+    assert query.shape[0] <= LARGEST_BATCH
+    rows, size = query.shape[2:]
+    grad_BbHD, q_BbHD, k_BtGD, v_BtGD, out_BbHD = _by_token(grad, query, key, value, out)
+    bias_BGbt, kind = _bias(allowed, query, key)
+    lse_BHb = torch.nn.functional.pad(lse.to(torch.float32), (0, -rows % LSE_ALIGNED), value=float("inf"))
+    unused = torch.zeros((), dtype=torch.int64)  # state of a dropout there is none of
+    grad_q_BbHD = torch.empty_like(q_BbHD)
+    sums: list[Tensor] = []
+    shares = query.shape[1] // key.shape[1]
+    for share in range(shares):
+        own = slice(share, None, shares)  # one query head for each key head
+        # contiguous: of every r-th head, in half precision, it sums gradient times output wrongly
+        grad, q, out = (x[:, :, own].contiguous() for x in (grad_BbHD, q_BbHD, out_BbHD))
+        given = (grad, q, k_BtGD, v_BtGD, bias_BGbt, out, None, None)
+        state = (rows, key.shape[2], lse_BHb[:, own].contiguous(), 0.0, unused, unused, kind, False)
+        grad_q_BbHD[:, :, own], *grads, _ = _efficient_backward(*given, *state, scale=scale)
+        sums = [total + more for total, more in zip(sums, grads, strict=True)] if sums else grads
+    q_BHbD, k_BGtD, v_BGtD = (x[..., :size].transpose(1, 2) for x in (grad_q_BbHD, *sums))
+    return q_BHbD, k_BGtD, v_BGtD
 
 
 def _cpu_bias(allowed: Tensor, query: Tensor) -> Tensor:
@@ -174,12 +192,6 @@ def _bias(allowed_B1bt: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tens
     return bias_B1bt.expand(query.shape[0], key.shape[1], rows, keys), NO_MASK
 
 
-def _shares(query: Tensor, key: Tensor) -> list[slice]:
-    """Query heads of one call each, in the order of the key heads that they attend to: r calls of G heads."""
-    shares = query.shape[1] // key.shape[1]
-    return [slice(share, None, shares) for share in range(shares)]
-
-
 def _efficient(
     query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor]:
@@ -190,39 +202,12 @@ def _efficient(
     bias_BGbt, kind = _bias(allowed, query, key)
     out_BbHD = torch.empty_like(q_BbHD)
     lse_BHb = torch.empty(batch, heads, rows, dtype=torch.float32, device=query.device)
-    for own in _shares(query, key):
+    shares = heads // key.shape[1]
+    for share in range(shares):
+        own = slice(share, None, shares)  # one query head for each key head
         out, lse, *_ = _efficient_forward(
             q_BbHD[:, :, own], k_BtGD, v_BtGD, bias_BGbt, None, None, None, None, 0.0, kind, True, scale=scale
         )
         out_BbHD[:, :, own] = out
         lse_BHb[:, own] = lse[..., :rows]
     return out_BbHD[..., :size].transpose(1, 2), lse_BHb
-
-
-def _efficient_gradients(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    scale: float,
-    allowed: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    assert query.shape[0] <= LARGEST_BATCH
-    rows, size = query.shape[2:]
-    grad_BbHD, q_BbHD, k_BtGD, v_BtGD, out_BbHD = _by_token(grad, query, key, value, out)
-    bias_BGbt, kind = _bias(allowed, query, key)
-    lse_BHb = torch.nn.functional.pad(lse.to(torch.float32), (0, -rows % LSE_ALIGNED), value=float("inf"))
-    unused = torch.zeros((), dtype=torch.int64)  # state of a dropout there is none of
-    grad_q_BbHD = torch.empty_like(q_BbHD)
-    sums: list[Tensor] = []
-    for own in _shares(query, key):
-        # contiguous: of every r-th head, in half precision, it sums gradient times output wrongly
-        grad, q, out = (x[:, :, own].contiguous() for x in (grad_BbHD, q_BbHD, out_BbHD))
-        given = (grad, q, k_BtGD, v_BtGD, bias_BGbt, out, None, None)
-        state = (rows, key.shape[2], lse_BHb[:, own].contiguous(), 0.0, unused, unused, kind, False)
-        grad_q_BbHD[:, :, own], *grads, _ = _efficient_backward(*given, *state, scale=scale)
-        sums = [total + more for total, more in zip(sums, grads, strict=True)] if sums else grads
-    q_BHbD, k_BGtD, v_BGtD = (x[..., :size].transpose(1, 2) for x in (grad_q_BbHD, *sums))
-    return q_BHbD, k_BGtD, v_BGtD

@@ -53,7 +53,6 @@ class TokenOrder:
         signature_q, signature_k: (B, N) int32 or int64, with the sink bit; 0 marks padding.
         position_q, position_k: (B, N) int32; -NEVER for padding queries and NEVER for keys that nobody may see.
         near_from: (B, Nq) int32, the first position that is near each query.
-        real_q: (Nq,) bool, False for padding queries.
     """
 
     index_q: Tensor
@@ -63,7 +62,6 @@ class TokenOrder:
     position_q: Tensor
     position_k: Tensor
     near_from: Tensor
-    real_q: Tensor
 
 
 def _padded(x: Tensor, value: int) -> Tensor:
@@ -109,7 +107,6 @@ def order_tokens(
         position_q=_padded(position_BQ, -NEVER),
         position_k=_padded(seen_from_BT, NEVER),
         near_from=_padded(position_BQ - near_BQ, NEVER),
-        real_q=torch.arange(length_q + -length_q % BLOCK, device=membership.device) < length_q,
     )
 
 
@@ -142,30 +139,25 @@ def block_lists(order: TokenOrder) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         partial counts (B, 1, R), partial columns (B, 1, R, C), full counts, full columns; int32, in blocks.
     """
     least, most = torch.minimum, torch.maximum
-    padding_N = ~order.real_q
+    padding_BN = order.position_q == -NEVER
     any_BR = _fold(order.signature_q, torch.bitwise_or)
-    all_BR = _fold(order.signature_q.masked_fill(padding_N, -1), torch.bitwise_and)
+    all_BR = _fold(order.signature_q.masked_fill(padding_BN, -1), torch.bitwise_and)
     any_BC, all_BC = _fold(order.signature_k, torch.bitwise_or), _fold(order.signature_k, torch.bitwise_and)
-    last_BR, first_BR = _fold(order.position_q, most), _fold(order.position_q.masked_fill(padding_N, NEVER), least)
+    last_BR, first_BR = _fold(order.position_q, most), _fold(order.position_q.masked_fill(padding_BN, NEVER), least)
     near_first_BR = _fold(order.near_from, least)
-    near_last_BR = _fold(order.near_from.masked_fill(padding_N, -NEVER), most)
+    near_last_BR = _fold(order.near_from.masked_fill(padding_BN, -NEVER), most)
     first_BC, last_BC = _fold(order.position_k, least), _fold(order.position_k, most)
 
-    rows_at_once = max(1, FLAGS_AT_ONCE // any_BC.numel())
+    of_rows = [x_BR[..., None] for x_BR in (any_BR, all_BR, first_BR, last_BR, near_first_BR, near_last_BR)]
+    any_BC, all_BC, first_BC, last_BC = (x_BC[:, None] for x_BC in (any_BC, all_BC, first_BC, last_BC))
     parts = []
-    for start in range(0, any_BR.shape[1], rows_at_once):
-        rows = slice(start, start + rows_at_once)
-
-        def row(x_BR: Tensor, rows: slice = rows) -> Tensor:
-            return x_BR[:, rows, None]
-
-        shared_BRC = (row(any_BR) & any_BC[:, None]) != 0
-        near_BRC = last_BC[:, None] >= row(near_first_BR)
-        some_BRC = (row(last_BR) >= first_BC[:, None]) & (shared_BRC | near_BRC)
-        shared_BRC = (row(all_BR) & all_BC[:, None]) != 0
-        near_BRC = first_BC[:, None] >= row(near_last_BR)
-        full_BRC = (row(first_BR) >= last_BC[:, None]) & (shared_BRC | near_BRC)
-        parts.append((*_compact(some_BRC & ~full_BRC), *_compact(full_BRC)))
+    for some in zip(*(x_BR1.split(max(1, FLAGS_AT_ONCE // any_BC.numel()), dim=1) for x_BR1 in of_rows), strict=True):
+        any_Br1, all_Br1, first_Br1, last_Br1, near_first_Br1, near_last_Br1 = some
+        seen_BrC = ((any_Br1 & any_BC) != 0) | (last_BC >= near_first_Br1)
+        some_BrC = seen_BrC & (last_Br1 >= first_BC)
+        all_seen_BrC = ((all_Br1 & all_BC) != 0) | (first_BC >= near_last_Br1)
+        full_BrC = all_seen_BrC & (first_Br1 >= last_BC)
+        parts.append((*_compact(some_BrC & ~full_BrC), *_compact(full_BrC)))
     counts, columns, full_counts, full_columns = (torch.cat(x, dim=1)[:, None] for x in zip(*parts, strict=True))
     return counts, columns, full_counts, full_columns
 
@@ -315,12 +307,9 @@ def flex_focus_attention(
         "score_mod": None if scoring.softcap is None else _softcap(scoring.softcap),
         "return_aux": AuxRequest(lse=return_lse),
     }
-    out, aux = (
-        _call_compiled(query.device.type, *inputs, **arguments) if compiled else _call_eager(*inputs, **arguments)
-    )
-    if not sort:
-        return out[:, :, :length_q], aux.lse[:, :, :length_q] if return_lse else None
-    back = torch.argsort(order.index_q[:, :length_q], dim=1)
+    call = functools.partial(_call_compiled, query.device.type) if compiled else _call_eager
+    out, aux = call(*inputs, **arguments)
+    back = torch.argsort(order.index_q[:, :length_q], dim=1) if sort else order.index_q[:, :length_q]
     out = out.transpose(1, 2)[batch, back].transpose(1, 2)
     return out, aux.lse.transpose(1, 2)[batch, back].transpose(1, 2) if return_lse else None
 

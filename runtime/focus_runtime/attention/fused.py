@@ -32,7 +32,6 @@ STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 # parallel; head_setting, setting_plane, setting_window, told_apart, settings, plane_stride, batch_stride; seconds.
 # Packing them takes a third of the time that a `ctypes.Structure` takes, which matters in a decode step.
 _PROBLEM = struct.Struct("@7P9q11q2f3d4i4P4q3d")
-_SECONDS = struct.Struct("@3d")
 
 
 class FusedCosts(NamedTuple):
@@ -99,11 +98,6 @@ def matrix_tiles_available() -> bool:
     return functions is not None and bool(functions.focus_matrix_tiles())
 
 
-def in_matrix_tiles(dtype: torch.dtype) -> bool:
-    """Whether the fused kernel multiplies numbers of this type in matrix tiles here, except in decode steps."""
-    return dtype == torch.bfloat16 and matrix_tiles_available()
-
-
 def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous."""
     dtype = query.dtype
@@ -142,7 +136,8 @@ def _problem(
     sizes = (batch, heads, key_heads, length, keys, size)
     pairs = (min(rule.window, keys), min(rule.num_sinks, keys), min(rule.sliding_window or keys, keys), *rule.growth)
     scores = (scoring.scale, scoring.softcap or 0.0)
-    costs = IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else IN_VECTORS
+    in_tiles = matrix_tiles and query.dtype == torch.bfloat16 and matrix_tiles_available()
+    costs = IN_TILES if in_tiles else IN_VECTORS
     how = (ELEMENTS[query.dtype], MODES[mode], torch.get_num_threads(), matrix_tiles, _gomp_parallel() or 0)
     settings: tuple[int, ...] = (0, 0, 0, key_heads, 1, 0, keys)
     if by_head is not None:
@@ -157,7 +152,7 @@ def _seconds(function: Callable[[Any], int], problem: ctypes.Array[ctypes.c_char
     """Run the kernel; what it spent on planning, on the local pass and on the rest."""
     if function(problem) != 0:
         raise MemoryError("the fused CPU kernel ran out of memory")
-    return _SECONDS.unpack_from(problem, _PROBLEM.size - _SECONDS.size)
+    return _PROBLEM.unpack_from(problem)[-3:]
 
 
 def fused_attention(
@@ -172,6 +167,7 @@ def fused_attention(
     mode: str = "auto",
     matrix_tiles: bool = True,
     clock: StageClock | None = None,
+    heads: HeadRules | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Focus attention by the fused kernel: any k, padding, softcap and Tq <= Tk.
 
@@ -181,54 +177,12 @@ def fused_attention(
             query's keys where they lie, for decoding; "auto" estimates.
         matrix_tiles: multiply bf16 in the processor's matrix tiles (AMX) where it has them, except by "step".
         clock: adds the seconds of "sort" (planning), "local" (with sinks) and "same_group" (all pairs when dense).
+        heads: settings of heads that differ, planned and run together: windows in place of the rule's, and membership
+            (P, B, Tk). Rows of heads that are left out are undefined in the output.
 
     Returns:
         out (B, Hq, Tq, D) in the query's dtype, a transposed view of (B, Tq, Hq, D); logsumexp (B, Hq, Tq) fp32.
     """
-    tensors = (query, key, value)
-    out, lse = _run(tensors, membership, rule, scoring, key_padding, clock, mode=mode, matrix_tiles=matrix_tiles)
-    return out.transpose(1, 2), lse
-
-
-def fused_by_head(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    membership: Tensor,
-    heads: HeadRules,
-    rule: PairRule,
-    scoring: Scoring,
-    key_padding: Tensor | None = None,
-    *,
-    clock: StageClock | None = None,
-) -> Tensor:
-    """The same for heads of unequal settings, planned and run together.
-
-    Args:
-        membership: (P, B, Tk) int64 bit sets.
-        heads: of the layer; rows of those left out are undefined in the output.
-        rule: sinks, the layer's own sliding window and how windows grow; the windows are those of the settings.
-
-    Returns:
-        (B, Tq, Hq, D).
-    """
-    return _run((query, key, value), membership, rule, scoring, key_padding, clock, by_head=heads)[0]
-
-
-def _run(
-    tensors: tuple[Tensor, Tensor, Tensor],
-    membership: Tensor,
-    rule: PairRule,
-    scoring: Scoring,
-    key_padding: Tensor | None,
-    clock: StageClock | None,
-    *,
-    mode: str = "auto",
-    matrix_tiles: bool = True,
-    by_head: HeadRules | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Out, (B, Tq, Hq, D), and logsumexp, (B, Hq, Tq)."""
-    query, key, value = tensors
     if not fused_fits(query, key, value):
         raise InputError(
             f"backend 'fused' does not fit {query.dtype} on {query.device} with head size {query.shape[3]}",
@@ -238,19 +192,19 @@ def _run(
     functions, reason = library()
     if functions is None:
         raise InputError("the fused CPU kernel is not available: " + reason, fix='use backend="auto"')
-    batch, heads, length, size = query.shape
-    out = torch.empty(batch, length, heads, size, dtype=query.dtype)
-    lse = torch.empty(batch, heads, length)
+    batch, num_heads, length, size = query.shape
+    out = torch.empty(batch, length, num_heads, size, dtype=query.dtype)
+    lse = torch.empty(batch, num_heads, length)
     real = None if key_padding is None else key_padding.to(torch.uint8).contiguous()
     arrays = (query, key, value, out, lse, membership.contiguous())  # the problem points into them and into `real`
-    problem = _problem(arrays, real, rule, scoring, mode, matrix_tiles, by_head)
+    problem = _problem(arrays, real, rule, scoring, mode, matrix_tiles, heads)
     few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
-    step = mode == "step" or (mode == "auto" and few and by_head is None)
+    step = mode == "step" or (mode == "auto" and few and heads is None)
     spent = _seconds(functions.focus_step_cpu if step else functions.focus_attention_cpu, problem)
     if clock is not None:
         for name, seconds in zip(("sort", "local", "same_group"), spent, strict=True):
             clock.add(name, seconds)
-    return out, lse
+    return out.transpose(1, 2), lse
 
 
 def fused_step(

@@ -5,7 +5,7 @@ Shape suffixes: B batch, H query heads, Q queries, T keys, D head size; b and t 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -40,21 +40,24 @@ def _in_squares(
     """Square blocks, which let the kernel use its largest tiles and skip the future; merged by logsumexp."""
     length = query.shape[2]
     position_T = torch.arange(length, dtype=torch.int32)
-    outs, lses = [], []
+    results = []
     for start in range(0, length, SQUARE):
-        rows = slice(start, start + SQUARE)
-        parts = []
+        rows, parts = slice(start, start + SQUARE), []
         for first in range(0, start + 1, SQUARE):
-            keys = slice(first, min(first + SQUARE, length))
+            keys = slice(first, first + SQUARE)
             allowed_Bbt = allowed_pairs(
                 membership_BT[:, rows], membership_BT[:, keys], position_T[rows], position_T[keys], rule
             )
             block = (query[:, :, rows], key[:, :, keys], value[:, :, keys], allowed_Bbt[:, None])
             diagonal = first == start
             parts.append(masked_flash(*block, scale, causal=diagonal, empty_rows=not diagonal))
-        out_BHbD, lse_BHb = merge(parts) if len(parts) > 1 else parts[0]
-        outs.append(out_BHbD)
-        lses.append(lse_BHb)
+        results.append(merge(parts))
+    return _joined(results)
+
+
+def _joined(results: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Outputs and logsumexps of blocks of queries, one after the other."""
+    outs, lses = zip(*results, strict=True)
     return torch.cat(outs, dim=2), torch.cat(lses, dim=2)
 
 
@@ -78,7 +81,7 @@ def masked_attention(
         return _in_squares(query, key, value, narrow(membership), rule, scoring.scale)
     position_BT = token_positions(membership, key_padding).to(torch.int32)
     membership_BT = narrow(membership)
-    outs, lses = [], []
+    results = []
     block_size = min(BLOCK, max(SMALLEST_BLOCK, BLOCK_PAIRS // length_k))
     for start in range(0, length_q, block_size):
         stop = min(start + block_size, length_q)
@@ -90,12 +93,10 @@ def masked_attention(
             allowed_Bbt = allowed_Bbt & key_padding[:, None, keys]
         block = (query[:, :, start:stop], key[:, :, keys], value[:, :, keys], allowed_Bbt[:, None])
         if fast:
-            out_BHbD, lse_BHb = masked_flash(*block, scoring.scale, empty_rows=key_padding is not None)
+            results.append(masked_flash(*block, scoring.scale, empty_rows=key_padding is not None))
         else:
-            out_BHbD, lse_BHb = attend_allowed(*block, scoring)
-        outs.append(out_BHbD)
-        lses.append(lse_BHb)
-    return torch.cat(outs, dim=2), torch.cat(lses, dim=2)
+            results.append(attend_allowed(*block, scoring))
+    return _joined(results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,34 +136,24 @@ def sliding_attention(
     """
     length_q, length_k = query.shape[2], key.shape[2]
     first = length_k - length_q
+    if focus is None:
+        every = torch.ones(1, length_k, dtype=torch.int64, device=key.device)
+        focus = WindowedFocus(every, token_positions(every, None), PairRule(0))
+    members, position, rule = focus.membership, focus.position, replace(focus.rule, sliding_window=sliding_window)
     outs = []
     for start in range(0, length_q, BLOCK):
         stop = min(start + BLOCK, length_q)
         rows, keys = slice(first + start, first + stop), slice(max(0, first + start - sliding_window + 1), first + stop)
-        allowed_Bbt = _in_window(rows, keys, sliding_window, query.device)[None]
-        if focus is not None:
-            members, position = focus.membership, focus.position
-            allowed_Bbt = allowed_Bbt & allowed_pairs(
-                members[:, rows], members[:, keys], position[:, rows], position[:, keys], focus.rule
-            )
+        allowed_Bbt = allowed_pairs(members[:, rows], members[:, keys], position[:, rows], position[:, keys], rule)
         if key_padding is not None:
-            diagonal_bt = _in_window(rows, keys, 1, query.device)  # keeps padded rows finite
-            allowed_Bbt = (allowed_Bbt & key_padding[:, None, keys]) | diagonal_bt
-        block = (query[:, :, start:stop], key[:, :, keys], value[:, :, keys])
-        if sinks is not None:
-            outs.append(beside_sinks(*attend_allowed(*block, allowed_Bbt[:, None], scoring), sinks))
-        elif scoring.softcap is not None:  # torch's SDPA has none
-            outs.append(attend_allowed(*block, allowed_Bbt[:, None], scoring)[0])
-        else:
-            allowed, shared = allowed_Bbt[:, None], query.shape[1] != key.shape[1]
+            diagonal_Bbt = position[:, rows, None] == position[:, None, keys]  # keeps padded rows finite
+            allowed_Bbt = (allowed_Bbt & key_padding[:, None, keys]) | diagonal_Bbt
+        block, allowed_B1bt = (query[:, :, start:stop], key[:, :, keys], value[:, :, keys]), allowed_Bbt[:, None]
+        if sinks is None and scoring.softcap is None:  # torch's SDPA has neither
+            shared = query.shape[1] != key.shape[1]
             run = torch.nn.functional.scaled_dot_product_attention
-            outs.append(run(*block, attn_mask=allowed, scale=scoring.scale, enable_gqa=shared))
+            outs.append(run(*block, attn_mask=allowed_B1bt, scale=scoring.scale, enable_gqa=shared))
+        else:
+            out, lse = attend_allowed(*block, allowed_B1bt, scoring)
+            outs.append(out if sinks is None else beside_sinks(out, lse, sinks))
     return torch.cat(outs, dim=2)
-
-
-def _in_window(rows: slice, keys: slice, reach: int, device: torch.device) -> Tensor:
-    """(b, t) bool: 0 <= i - j < reach."""
-    i = torch.arange(rows.start, rows.stop, device=device)
-    j = torch.arange(keys.start, keys.stop, device=device)
-    distance_bt = i[:, None] - j[None, :]
-    return (distance_bt >= 0) & (distance_bt < reach)

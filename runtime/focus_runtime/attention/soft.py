@@ -9,7 +9,8 @@ D head size, K groups; b rows (queries) of a block, n keys up to the block's end
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,24 +26,6 @@ LARGEST_EXPONENT = 30.0  # reached by dropped pairs only, where the gradient nee
 CPU_BLOCK = 2**21  # scores of a block of rows that the cache of a CPU can hold
 BLOCK = 2**26  # elsewhere: large enough to keep a GPU busy
 FEWEST_ROWS = 64  # below which the matrix products lose their speed
-
-_softmax_backward = torch.ops.aten._softmax_backward_data
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """Settings of one call; hard_top_k is None wherever no hard mask applies."""
-
-    rule: PairRule
-    scoring: Scoring
-    gate: str
-    steepness: float
-    hard_top_k: int | None
-
-    @property
-    def additive(self) -> bool:
-        """Whether the gate is a term of the logit and nothing else is done to the scaled product."""
-        return self.gate == "log" and self.hard_top_k is None and self.scoring.softcap is None
 
 
 def gated_attention(
@@ -75,14 +58,68 @@ def gated_attention(
     Returns:
         (B, H, T, D), a transposed view of (B, T, H, D).
     """
-    hard = hard_top_k if gate == "log" else None
-    settings = _Settings(rule, scoring, gate, steepness, hard)
-    membership = None if hard is None else top_k_membership(probabilities.detach(), hard)
-    return _Gated.apply(query, key, value, probabilities, membership, everywhere, settings)
+    hard = gate == "log" and hard_top_k is not None
+    membership = top_k_membership(probabilities.detach(), hard_top_k) if hard else None
+
+    def weights(scores_BGrbn: Tensor, probabilities_BnK: Tensor, rows: slice) -> Tensor:
+        """Of a block of rows, from its scores and the probabilities up to its end."""
+        far_bn = _far(rows, rule, everywhere, probabilities.device)
+        block = (rows.stop - rows.start, rows.stop)
+        later_bn = torch.full(block, float("-inf"), dtype=scores_BGrbn.dtype, device=far_bn.device).triu(rows.start + 1)
+        agreement_Bbn = probabilities_BnK[:, rows] @ probabilities_BnK.transpose(1, 2)
+        affinity_Bbn = agreement_Bbn.clamp(AFFINITY_FLOOR, 1.0)
+        if gate == "paper":
+            factor_Bbn = torch.where(far_bn, torch.sigmoid(steepness * affinity_Bbn), 1.0)
+            return torch.softmax(torch.addcmul(later_bn, scores_BGrbn, factor_Bbn[:, None, None]), dim=-1)
+        if membership is None:
+            term_Bbn = torch.where(far_bn, torch.log(affinity_Bbn), 0.0) + later_bn
+            return torch.softmax(scores_BGrbn + term_Bbn[:, None, None], dim=-1)
+        shared_Bbn = (membership[:, rows, None] & membership[:, None, : rows.stop]) != 0
+        hidden_Bbn = (far_bn & ~shared_Bbn) | (later_bn < 0)
+        factor_Bbn = torch.where(far_bn & (later_bn == 0), affinity_Bbn, 1.0)
+        return _hard_weights(scores_BGrbn, hidden_Bbn[:, None, None], factor_Bbn[:, None, None])
+
+    return _InBlocks.apply(query, key, value, probabilities, scoring, weights)
 
 
-class _Gated(torch.autograd.Function):
-    """Attention in blocks of rows, scored again in the backward pass."""
+def _far(rows: slice, rule: PairRule, everywhere_BT: Tensor | None, device: torch.device) -> Tensor:
+    """(b, n) or (B, b, n) True for pairs that are gated: beyond the window, and with no sink."""
+    place_n = torch.arange(rows.stop, device=device)
+    pairs_bn = (place_n < rule.nearest_far(place_n[rows])[:, None]) & (place_n >= rule.num_sinks)
+    if everywhere_BT is None:
+        return pairs_bn
+    return pairs_bn & ~(everywhere_BT[:, rows, None] | everywhere_BT[:, None, : rows.stop])
+
+
+def _hard_weights(scores_BGrbn: Tensor, hidden_B11bn: Tensor, factor_B11bn: Tensor) -> Tensor:
+    """Softmax over the pairs that are not hidden; a factor of every weight gets a gradient and has no effect."""
+    logits_BGrbn = scores_BGrbn.masked_fill(hidden_B11bn, float("-inf"))
+    weights_BGrbn = torch.softmax(logits_BGrbn, dim=-1)
+    if not factor_B11bn.requires_grad:
+        return weights_BGrbn
+    every_BGrbn = scores_BGrbn.detach() - logits_BGrbn.detach().amax(dim=-1, keepdim=True)
+    # The largest weight is 1 over the sum, which scales dropped pairs to the sum of the allowed ones.
+    every_BGrbn.clamp_(max=LARGEST_EXPONENT).exp_().mul_(weights_BGrbn.detach().amax(dim=-1, keepdim=True))
+    return _StraightThrough.apply(weights_BGrbn, every_BGrbn, factor_B11bn)
+
+
+class _StraightThrough(torch.autograd.Function):
+    """Weights as they are, with the gradient of a factor of `every` weight, dropped pairs' too."""
+
+    @staticmethod
+    def forward(ctx: Any, weights_BGrbn: Tensor, every_BGrbn: Tensor, factor_B11bn: Tensor) -> Tensor:
+        ctx.save_for_backward(weights_BGrbn, every_BGrbn)
+        return weights_BGrbn.view_as(weights_BGrbn)
+
+    @staticmethod
+    def backward(ctx: Any, grad_BGrbn: Tensor) -> tuple[Tensor, None, Tensor]:
+        weights_BGrbn, every_BGrbn = ctx.saved_tensors
+        delta_BGrb1 = (weights_BGrbn * grad_BGrbn).sum(dim=-1, keepdim=True)
+        return grad_BGrbn, None, ((grad_BGrbn - delta_BGrb1) * every_BGrbn).sum(dim=(1, 2), keepdim=True)
+
+
+class _InBlocks(torch.autograd.Function):
+    """Attention in blocks of rows, computed again in the backward pass."""
 
     @staticmethod
     def forward(
@@ -91,58 +128,38 @@ class _Gated(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         probabilities: Tensor,
-        membership: Tensor | None,
-        everywhere: Tensor | None,
-        settings: _Settings,
+        scoring: Scoring,
+        weights: Callable[[Tensor, Tensor, slice], Tensor],
     ) -> Tensor:
-        ctx.save_for_backward(query, key, value, probabilities, membership, everywhere)
-        ctx.settings = settings
+        inputs = (query, key, value, probabilities)
+        ctx.save_for_backward(*inputs)
+        ctx.attend = functools.partial(_attend_rows, scoring=scoring, weights=weights)
         batch, heads, length, size = query.shape
         out_BTHD = torch.empty(batch, length, heads, size, dtype=value.dtype, device=value.device)
         with torch.autocast(query.device.type, enabled=False):
             for rows in _blocks(query):
-                block = _Block(query, key, probabilities, membership, everywhere, rows, settings)
-                weights_BGrbn = torch.softmax(block.logits(_gate(probabilities, block.far, settings, rows)), dim=-1)
-                out_BGmD = weights_BGrbn.to(value.dtype).flatten(2, 3) @ value[:, :, : rows.stop]
-                out_BTHD[:, rows] = _ungrouped(out_BGmD, rows).transpose(1, 2)
+                out_BTHD[:, rows] = ctx.attend(*_seen_by(rows, *inputs), rows).transpose(1, 2)
         return out_BTHD.transpose(1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_BHTD: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, probabilities, membership, everywhere = ctx.saved_tensors
-        needs_query, needs_key, needs_value, needs_groups = ctx.needs_input_grad[:4]
-        scale = ctx.settings.scoring.scale
-        grad_query = torch.empty_like(query) if needs_query else None
-        grad_key, grad_value = (
-            torch.zeros(x.shape, dtype=probabilities.dtype, device=x.device) if needed else None
-            for x, needed in ((key, needs_key), (value, needs_value))
-        )
-        leaf_BTK = probabilities.detach().requires_grad_(needs_groups)
-        grad_groups = torch.zeros_like(leaf_BTK) if needs_groups else None
-        with torch.autocast(query.device.type, enabled=False):
-            for rows in _blocks(query):
-                block = _Block(query, key, probabilities, membership, everywhere, rows, ctx.settings)
+        inputs, needed = ctx.saved_tensors, ctx.needs_input_grad[:4]
+        totals = [torch.zeros(x.shape, dtype=inputs[3].dtype, device=x.device) for x in inputs]
+        with torch.autocast(grad_BHTD.device.type, enabled=False):
+            for rows in _blocks(inputs[0]):
+                leaves = [
+                    x.detach().requires_grad_(need) for x, need in zip(_seen_by(rows, *inputs), needed, strict=True)
+                ]
                 with torch.enable_grad():
-                    gate_Bbn = _gate(leaf_BTK, block.far, ctx.settings, rows)
-                upstream_BGmD = _grouped(grad_BHTD, rows, key.shape[1])
-                through_BGmn = (upstream_BGmD @ value[:, :, : rows.stop].transpose(2, 3)).to(leaf_BTK.dtype)
-                weights_BGrbn, scores_BGrbn, grad_gate_Bbn = block.gradients(
-                    gate_Bbn.detach(), through_BGmn, needs_groups
-                )
-                if grad_gate_Bbn is not None:
-                    grad_groups += torch.autograd.grad(gate_Bbn, leaf_BTK, grad_gate_Bbn)[0]
-                if grad_value is not None:
-                    weights_BGmn = weights_BGrbn.to(value.dtype).flatten(2, 3)
-                    grad_value[:, :, : rows.stop] += weights_BGmn.transpose(2, 3) @ upstream_BGmD
-                scores_BGmn = scores_BGrbn.to(query.dtype).flatten(2, 3)
-                if grad_query is not None:
-                    grad_query[:, :, rows] = _ungrouped((scores_BGmn @ key[:, :, : rows.stop]) * scale, rows)
-                if grad_key is not None:
-                    grad_key[:, :, : rows.stop] += scores_BGmn.transpose(2, 3) @ block.q_BGmD
-        grad_key = None if grad_key is None else (grad_key * scale).to(key.dtype)
-        grad_value = None if grad_value is None else grad_value.to(value.dtype)
-        return grad_query, grad_key, grad_value, grad_groups, None, None, None
+                    out_BHbD = ctx.attend(*leaves, rows)
+                wanted = [leaf for leaf in leaves if leaf.requires_grad]
+                found = iter(torch.autograd.grad(out_BHbD, wanted, grad_BHTD[:, :, rows]))
+                for total, need in zip(_seen_by(rows, *totals), needed, strict=True):
+                    if need:
+                        total += next(found)
+        grads = [total.to(x.dtype) if need else None for total, x, need in zip(totals, inputs, needed, strict=True)]
+        return *grads, None, None
 
 
 def _blocks(q_BHTD: Tensor) -> list[slice]:
@@ -153,122 +170,26 @@ def _blocks(q_BHTD: Tensor) -> list[slice]:
     return [slice(start, min(start + rows, length)) for start in range(0, length, rows)]
 
 
-def _grouped(x_BHTD: Tensor, rows: slice, kv_heads: int) -> Tensor:
-    """Some rows of (B, H, T, D) as (B, G, m, D), to be multiplied with the (B, G, n, D) of the keys."""
-    return x_BHTD[:, :, rows].unflatten(1, (kv_heads, -1)).flatten(2, 3)
+def _seen_by(rows: slice, query: Tensor, key: Tensor, value: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
+    """The block's own queries, and the rest up to its end."""
+    until = slice(rows.stop)
+    return query[:, :, rows], key[:, :, until], value[:, :, until], probabilities[:, until]
 
 
-def _ungrouped(x_BGmD: Tensor, rows: slice) -> Tensor:
-    """(B, G, m, D) as (B, H, b, D)."""
-    return x_BGmD.unflatten(2, (-1, rows.stop - rows.start)).flatten(1, 2)
-
-
-def _far(rows: slice, rule: PairRule, everywhere_BT: Tensor | None, device: torch.device) -> Tensor:
-    """(b, n) or (B, b, n) True for pairs that are gated: beyond the window, and with no sink."""
-    if rule.grows:
-        place_n = torch.arange(rows.stop, device=device)
-        pairs_bn = place_n < rule.nearest_far(place_n[rows])[:, None]
-    else:
-        pairs_bn = torch.ones(rows.stop - rows.start, rows.stop, dtype=torch.bool, device=device)
-        pairs_bn = pairs_bn.tril(rows.start - rule.window - 1)
-    pairs_bn[:, : rule.num_sinks] = False
-    if everywhere_BT is None:
-        return pairs_bn
-    return pairs_bn & ~(everywhere_BT[:, rows, None] | everywhere_BT[:, None, : rows.stop])
-
-
-def _gate(probabilities_BTK: Tensor, far_bn: Tensor, settings: _Settings, rows: slice) -> Tensor:
-    """(B, b, n) what the groups do to a pair: a factor of the logit, a term of it, or (hard) a factor of the weight."""
-    agreement_Bbn = probabilities_BTK[:, rows] @ probabilities_BTK[:, : rows.stop].transpose(1, 2)
-    affinity_Bbn = agreement_Bbn.clamp(AFFINITY_FLOOR, 1.0)
-    if settings.gate == "paper":
-        return torch.where(far_bn, torch.sigmoid(settings.steepness * affinity_Bbn), 1.0)
-    if settings.hard_top_k is None:
-        return torch.where(far_bn, torch.log(affinity_Bbn), 0.0)
-    return torch.where(far_bn, affinity_Bbn, 1.0)
-
-
-class _Block:
-    """The scores (B, G, r, b, n) of a block of rows, from the query and key on."""
-
-    def __init__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        probabilities: Tensor,
-        membership: Tensor | None,
-        everywhere: Tensor | None,
-        rows: slice,
-        settings: _Settings,
-    ) -> None:
-        self.rows, self.settings, self.membership = rows, settings, membership
-        self.far = _far(rows, settings.rule, everywhere, probabilities.device)
-        self.q_BGmD = _grouped(query, rows, key.shape[1])
-        products_BGmn = self.q_BGmD @ key[:, :, : rows.stop].transpose(2, 3)
-        self.products_BGrbn = products_BGmn.unflatten(2, (-1, rows.stop - rows.start)).to(probabilities.dtype)
-
-    def scores(self) -> Tensor:
-        """(B, G, r, b, n) before the gate."""
-        scores, cap = self.products_BGrbn * self.settings.scoring.scale, self.settings.scoring.softcap
-        return scores if cap is None else scores.div_(cap).tanh_().mul_(cap)
-
-    def logits(self, gate_Bbn: Tensor, scores_BGrbn: Tensor | None = None) -> Tensor:
-        """(B, G, r, b, n) after the gate; -inf for later keys and, under the hard mask, for dropped pairs."""
-        settings, gate_B11bn = self.settings, gate_Bbn[:, None, None]
-        if settings.additive:
-            logits_BGrbn = torch.add(gate_B11bn, self.products_BGrbn, alpha=settings.scoring.scale)
-        else:
-            scores_BGrbn = self.scores() if scores_BGrbn is None else scores_BGrbn
-            if settings.hard_top_k is not None:
-                logits_BGrbn = scores_BGrbn.masked_fill(self._dropped(), float("-inf"))
-            elif settings.gate == "paper":
-                logits_BGrbn = scores_BGrbn * gate_B11bn
-            else:
-                logits_BGrbn = scores_BGrbn + gate_B11bn
-        self._hide_later(logits_BGrbn)
-        return logits_BGrbn
-
-    def gradients(
-        self, gate_Bbn: Tensor, through_BGmn: Tensor, needs_gate: bool
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Weights, gradients of the products over the scale and of the gate; that of the weights is overwritten."""
-        settings, grad_gate_Bbn = self.settings, None
-        scores_BGrbn = None if settings.additive else self.scores()
-        logits_BGrbn = self.logits(gate_Bbn, scores_BGrbn)
-        weights_BGrbn = torch.softmax(logits_BGrbn, dim=-1)
-        through_BGrbn = through_BGmn.view_as(weights_BGrbn)
-        grads_BGrbn = _softmax_backward(through_BGrbn, weights_BGrbn, -1, weights_BGrbn.dtype)
-        if settings.hard_top_k is not None:
-            if needs_gate:
-                assert scores_BGrbn is not None
-                grad_gate_Bbn = self._straight_through(scores_BGrbn, logits_BGrbn, weights_BGrbn, through_BGrbn)
-        elif needs_gate:
-            grad_gate_Bbn = (grads_BGrbn if settings.gate == "log" else grads_BGrbn * scores_BGrbn).sum(dim=(1, 2))
-        if settings.gate == "paper":
-            grads_BGrbn = grads_BGrbn * gate_Bbn[:, None, None]
-        if settings.scoring.softcap is not None:
-            assert scores_BGrbn is not None
-            grads_BGrbn = grads_BGrbn * (1 - (scores_BGrbn / settings.scoring.softcap).square())
-        return weights_BGrbn, grads_BGrbn, grad_gate_Bbn
-
-    def _straight_through(
-        self, scores_BGrbn: Tensor, logits_BGrbn: Tensor, weights_BGrbn: Tensor, through_BGrbn: Tensor
-    ) -> Tensor:
-        """Gradient of a factor of every weight, dropped pairs' too, as if none were dropped; (B, b, n)."""
-        delta_BGrb1 = (weights_BGrbn * through_BGrbn).sum(dim=-1, keepdim=True)
-        every_BGrbn = scores_BGrbn - logits_BGrbn.amax(dim=-1, keepdim=True)
-        self._hide_later(every_BGrbn)
-        # The largest weight is 1 over the sum, which scales dropped pairs to the sum of the allowed ones.
-        every_BGrbn.clamp_(max=LARGEST_EXPONENT).exp_().mul_(weights_BGrbn.amax(dim=-1, keepdim=True))
-        return every_BGrbn.mul_(through_BGrbn - delta_BGrb1).sum(dim=(1, 2))
-
-    def _hide_later(self, scores_BGrbn: Tensor) -> None:
-        count = self.rows.stop - self.rows.start
-        later_bb = torch.ones(count, count, dtype=torch.bool, device=scores_BGrbn.device).triu(1)
-        scores_BGrbn[..., self.rows] = scores_BGrbn[..., self.rows].masked_fill(later_bb, float("-inf"))
-
-    def _dropped(self) -> Tensor:
-        """(B, 1, 1, b, n) far pairs that share no group."""
-        assert self.membership is not None
-        shared_Bbn = self.membership[:, self.rows, None] & self.membership[:, None, : self.rows.stop]
-        return ((shared_Bbn == 0) & self.far)[:, None, None]
+def _attend_rows(
+    q_BHbD: Tensor,
+    k_BGnD: Tensor,
+    v_BGnD: Tensor,
+    probabilities_BnK: Tensor,
+    rows: slice,
+    *,
+    scoring: Scoring,
+    weights: Callable[[Tensor, Tensor, slice], Tensor],
+) -> Tensor:
+    """(B, H, b, D) attention of a block."""
+    block = (-1, rows.stop - rows.start)
+    q_BGmD = q_BHbD.unflatten(1, (k_BGnD.shape[1], -1)).flatten(2, 3)
+    scores_BGmn = (q_BGmD @ k_BGnD.transpose(2, 3)).to(probabilities_BnK.dtype).mul_(scoring.scale)
+    weights_BGrbn = weights(scoring.capped(scores_BGmn).unflatten(2, block), probabilities_BnK, rows)
+    out_BGmD = weights_BGrbn.to(v_BGnD.dtype).flatten(2, 3) @ v_BGnD
+    return out_BGmD.unflatten(2, block).flatten(1, 2)

@@ -18,7 +18,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.decomposed import GROUPED
 from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window, grouped_on_gpu
-from focus_runtime.attention.fused import STEP_QUERIES, fused_by_head, fused_step, step_fits
+from focus_runtime.attention.fused import STEP_QUERIES, fused_attention, fused_step, step_fits
 from focus_runtime.attention.masked import WindowedFocus, sliding_attention
 from focus_runtime.attention.reference import beside_sinks, needs_gradient
 from focus_runtime.budget import HeadGroup, HeadSetting
@@ -178,9 +178,9 @@ def _together_on_cpu(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tens
         if _backend(owner.backend, call, groups_BT, PairRule.of(owner.config, near.window), extent) != "fused":
             return None
     rule = PairRule.of(owner.config, 0, sliding if beyond else None)
-    rules, clock = plan.rules_without_full, owner.seconds
-    out_BQHD = fused_by_head(*tensors, groups_SBT, rules, rule, call.scoring, call.padding, clock=clock)
-    return out_BQHD, "fused", False
+    inputs = (*tensors, groups_SBT, rule, call.scoring, call.padding)
+    out_BHQD, _ = fused_attention(*inputs, clock=owner.seconds, heads=plan.rules_without_full)
+    return out_BHQD.transpose(1, 2), "fused", False
 
 
 def _together_on_gpu(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor) -> Together | None:

@@ -18,8 +18,6 @@ EDGES_AT_ONCE = 1 << 21  # (query, cell edge) look-ups held at once
 TABLE_ENTRIES = 1 << 24  # entries of the table of running counts held at once
 ROWS_AT_ONCE = 256  # of two masks that are compared
 CELLS_AT_ONCE = 1 << 22  # cells of the mask that kept pairs are looked for in at once
-CAUSE_OF_KEPT = ("sink_only", "local_only", "group_only", "local_and_group")  # by 1 for near plus 2 for shared
-_CODES = np.array([CAUSES.index(cause) for cause in CAUSE_OF_KEPT], dtype=np.int8)
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -79,10 +77,13 @@ def _causes_of_rows(queries: Ints, edges: Ints, code: Ints, meet: Bools, rule: P
     shared = between(first, queries + 1)[1]
     local, both = between(near, queries + 1)
     sinks, sinks_shared = between(first, np.minimum(rule.num_sinks, near))
-    sink_only, group_only = sinks - sinks_shared, shared - both
-    counts = {"local_only": local - both, "group_only": group_only, "local_and_group": both, "sink_only": sink_only}
-    counts["dropped"] = pairs - sum(counts.values())
-    return np.stack([counts[cause] for cause in CAUSES])
+    return by_cause(pairs, local, shared, both, sinks - sinks_shared)
+
+
+def by_cause(pairs: Ints, local: Ints, shared: Ints, both: Ints, sink_only: Ints) -> Ints:
+    """Counts in the order of `CAUSES`, of all pairs, near ones, those with a shared group, both, and sinks alone."""
+    group_only = shared - both
+    return np.stack([local - both, group_only, both, sink_only, pairs - local - group_only - sink_only])
 
 
 def shared_from(membership: Ints, distances: Ints) -> Ints:
@@ -112,7 +113,6 @@ class BlockCounts:
 
     block_size: int
     counts: Ints
-    num_tokens: int
 
     def total(self, cause: str) -> int:
         """Number of pairs with one cause."""
@@ -121,7 +121,7 @@ class BlockCounts:
     @property
     def retained_pairs(self) -> float:
         """Allowed pairs over all causal pairs, between 0 and 1."""
-        return 1.0 - self.total("dropped") / (self.num_tokens * (self.num_tokens + 1) // 2)
+        return 1.0 - self.total("dropped") / int(self.counts.sum())
 
 
 def _add_pairs(target: Ints, i: Ints, j: Ints, size: int) -> None:
@@ -159,7 +159,7 @@ def count_pairs(
     size = block_size or max(1, -(-total // max_blocks))
     num = max(1, -(-total // size))
     if rule.grows:
-        return BlockCounts(size, count_tile(membership, (0, total), (0, total), rule, size), total)
+        return BlockCounts(size, count_tile(membership, (0, total), (0, total), rule, size))
     tokens = np.arange(total)
     farthest, near = rule.farthest(total), rule.near(0)
     local, both, sink_only = (np.zeros((num, num), dtype=np.int64) for _ in range(3))
@@ -174,10 +174,8 @@ def count_pairs(
         _add_pairs(sink_only, far, np.full_like(far, j), size)
     rows = np.minimum(tokens[:num] * size + size, total) - tokens[:num] * size
     causal = np.tril(np.outer(rows, rows), -1) + np.diag(rows * (rows + 1) // 2)
-    group_only = _shared_counts(membership, size, num, farthest) - both
-    local_only = local - both
-    dropped = causal - local - group_only - sink_only
-    return BlockCounts(size, np.stack([local_only, group_only, both, sink_only, dropped]), total)
+    shared = _shared_counts(membership, size, num, farthest)
+    return BlockCounts(size, by_cause(causal, local, shared, both, sink_only))
 
 
 def pair_totals(membership: Ints, rules: Sequence[PairRule]) -> Ints:
@@ -196,7 +194,7 @@ def _totals(membership: Ints, rule: PairRule) -> Ints:
     shared = (np.array([pairs_sharing(row) for row in membership], dtype=np.int64) + alone) // 2
     if farthest < total - 1:
         shared -= np.array([shared_from(row, np.array([farthest + 1]))[0] for row in membership])
-    small = membership.astype(np.uint8) if int(membership.max(initial=0)) < 256 else membership
+    small = _narrow(membership)
     first_near = np.maximum(0, rule.nearest_far(np.arange(total)))  # of every query
     near = int((np.arange(total) - first_near + 1).sum())
     if rule.grows:
@@ -211,8 +209,8 @@ def _totals(membership: Ints, rule: PairRule) -> Ints:
         first_far = int(np.searchsorted(first_near, sink, "right"))
         far = small[:, first_far : sink + farthest + 1] & small[:, sink : sink + 1]
         sinks += far.shape[1] - np.count_nonzero(far, axis=1)
-    dropped = total * (total + 1) // 2 - near - (shared - both) - sinks
-    return np.stack([near - both, shared - both, both, sinks, dropped], axis=1)
+    pairs, local = np.full(layers, total * (total + 1) // 2), np.full(layers, near)
+    return by_cause(pairs, local, shared, both, sinks).T
 
 
 def pairs_sharing(membership: Ints) -> int:
@@ -266,19 +264,18 @@ class KeptPairs:
 
 def kept_pairs(membership: Ints, rule: PairRule, rows: tuple[int, int]) -> Iterator[KeptPairs]:
     """Every kept pair of queries `rows[0]` up to `rows[1]`, in pieces of whole rows of about `CELLS_AT_ONCE` cells."""
-    total = membership.size
-    bits = _narrow(membership)
-    farthest = rule.farthest(total)
-    first = rows[0]
+    causes = ("sink_only", "local_only", "group_only", "local_and_group")  # by 1 for near plus 2 for shared
+    codes = np.array([CAUSES.index(cause) for cause in causes], dtype=np.int8)
+    bits, first = _narrow(membership), rows[0]
     while first < rows[1]:
-        start = max(0, first - farthest)
+        start = max(0, first - rule.farthest(membership.size))
         width = first - start  # the rectangle is this plus the number of its rows wide
         most = (math.isqrt(width * width + 4 * CELLS_AT_ONCE) - width) // 2
         last = min(rows[1], first + max(1, most))
         kept, near, shared = _mask_of_rows(bits, np.arange(first, last), np.arange(start, last), rule)
         row, column = np.nonzero(kept)
-        code = _CODES[near[row, column] + 2 * shared[row, column]]
-        yield KeptPairs((row + first).astype(np.int32), (column + start).astype(np.int32), code)
+        cause = codes[near[row, column] + 2 * shared[row, column]]
+        yield KeptPairs((row + first).astype(np.int32), (column + start).astype(np.int32), cause)
         first = last
 
 

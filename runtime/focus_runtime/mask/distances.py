@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.counts import Ints, pairs_sharing, shared_before, shared_from
+from focus_runtime.mask.counts import Ints, by_cause, pairs_sharing, shared_before, shared_from
 from focus_runtime.mask.rule import CAUSES, PairRule
 
 
@@ -95,9 +95,7 @@ def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule
         far = every[int(np.searchsorted(first_near, j, "right")) : j + farthest + 1]
         for counted, those in ((sinks, far), (sinks_shared, far[(membership[far] & membership[j]) != 0])):
             counted += np.bincount(np.searchsorted(starts, those - j, "right") - 1, minlength=starts.size)
-    sink_only = sinks - sinks_shared
-    counts = {"local_only": local - both, "group_only": shared - both, "local_and_group": both, "sink_only": sink_only}
-    counts["dropped"] = pairs - sum(counts.values())
+    counts = by_cause(pairs, local, shared, both, sinks - sinks_shared)
     sharing = shuffled_sharing(membership)
     by_rule = local + sinks
     undecided = np.where(in_reach, pairs - by_rule, 0)  # by window and sinks: the groups decide
@@ -108,11 +106,11 @@ def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule
     return DistanceCounts(
         first,
         last,
-        binned(np.stack([counts[cause] for cause in CAUSES])),
+        binned(counts),
         sharing,
         binned(by_rule + undecided * sharing) / binned(pairs),
         binned(by_rule) / binned(pairs),
-        distant_kept(int(counts["dropped"].sum()), rule, total),
+        distant_kept(int(counts[CAUSES.index("dropped")].sum()), rule, total),
     )
 
 

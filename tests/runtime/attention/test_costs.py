@@ -67,7 +67,7 @@ def test_the_fit_finds_the_machine_that_its_model_describes(machine):
     short, long = (random_membership(length, groups=GROUPS)[0] for length in (SHORT, LONG))
     sizes, terms = costs.set_sizes(long), costs.class_terms(short, RULE)
     units = {
-        "masked": machine.masked * costs.masked_cost(SHORT),
+        "masked": machine.masked * costs.MASKED_PAIR * costs.masked_term(SHORT),
         "decomposed": costs.decomposed_cost(sizes, LONG, RULE, machine),
         "fused": machine.fused * (terms[0] + machine.inside.copy * terms[1] + machine.inside.local * terms[2]),
     }

@@ -239,10 +239,11 @@ def test_heads_that_differ_in_one_call(length, case, dtype, fresh_seed):
     reach, scoring = 50 if case == "sliding" else None, Scoring(0.3, 2.0 if case == "softcap" else None)
     clock = StageClock()
     rule = PairRule(0, 3, reach, (20, 200) if case == "growing" else CONSTANT)
-    actual = fused.fused_by_head(query, key, value, groups, DIFFERENT, rule, scoring, real, clock=clock)
+    given = (query, key, value, groups, rule, scoring, real)
+    actual, _ = fused.fused_attention(*given, clock=clock, heads=DIFFERENT)
     assert set(clock.seconds) == {"sort", "local", "same_group"}
     for head, expected in all_but_left_out((query, key, value), groups, real, rule, scoring):
-        got = actual[:, :, head : head + 1].transpose(1, 2).double()
+        got = actual[:, head : head + 1].double()
         torch.testing.assert_close(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 

@@ -262,20 +262,14 @@ def decide_on_gpu(
         (1, H, 1, D).
     """
     heads, head_size, q_head, device = query.shape[1], query.shape[3], query.stride(1), hidden.device
-    probabilities, found, scaled = torch.empty(weights.shape[1], dtype=torch.float32, device=device), None, query
-    looks, knows = False, False
-    first = known = flag = probabilities  # where they are not used
-    threshold = 0.0
-    if sinks is not None:
-        looks, knows, found, threshold = sinks.first is not None, sinks.known is not None, sinks.known, sinks.threshold
-        if sinks.known is not None:
-            known = sinks.known
-        if sinks.first is not None:
-            first = sinks.first
-            found = flag = torch.empty((1, 1), dtype=torch.bool, device=device)
-    numbers, growth = (probabilities, probabilities, probabilities), CONSTANT
+    probabilities = unused = torch.empty(weights.shape[1], dtype=torch.float32, device=device)
+    sinks = sinks or Sinks(None, None, 0.0)
+    looks, knows = sinks.first is not None, sinks.known is not None
+    first, known = (unused if x is None else x for x in (sinks.first, sinks.known))
+    found = torch.empty((1, 1), dtype=torch.bool, device=device) if looks else sinks.known
+    numbers, growth, scaled = (unused, unused, unused), CONSTANT, query
     if factors is not None:
-        scaled = torch.empty((1, heads, 1, head_size), dtype=query.dtype, device=device)
+        scaled = query.new_empty(1, heads, 1, head_size)
         numbers, growth = factors.tensors, factors.growth
     kinds = (weights.shape, top_ks, looks, knows, query.shape, q_head, factors is not None)
     starts = aligned(hidden, weights, potential, sets, query, first, known, *numbers)
@@ -285,8 +279,9 @@ def decide_on_gpu(
         sizes = (padded, min(CELLS // padded, power_of_two(width)), head_size, power_of_two(head_size))
         flags = (looks, knows, factors is not None)
         launches.numbers = (groups, in_bytes(top_ks), len(top_ks), max(top_ks), width, *flags, *sizes)
+    flag = found if looks else unused
     tensors = (hidden, weights, potential, first, known, probabilities, sets, flag, query, scaled, *numbers)
-    arguments = (*tensors, q_head, sets.stride(0), place, float(threshold), *growth, *launches.numbers)
+    arguments = (*tensors, q_head, sets.stride(0), place, float(sinks.threshold), *growth, *launches.numbers)
     programs = 1 + heads if factors is not None else 1
     launches.run("decide", decide_kernel, (programs, 1, 1), arguments, WARPS, STAGES)
     return probabilities, found, scaled

@@ -15,7 +15,7 @@ Forward only. Shape suffixes: m queries of a tile, n keys of a tile, d head size
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,16 +23,14 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from focus_runtime.attention.clock import Stage, unmeasured
 from focus_runtime.attention.cuda.grouped_kernels import copy_kernel, far_kernel, near_kernel, rest_kernel
-from focus_runtime.attention.cuda.sorting import SortedTokens, entries_of, sort_by_group
+from focus_runtime.attention.cuda.sorting import FEWEST_GROUPS, entries_of, sort_by_group
 from focus_runtime.attention.reference import Scoring
-from focus_runtime.gpu import Launches, aligned, alike, power_of_two, tiles_of
+from focus_runtime.gpu import aligned, alike, power_of_two, tiles_of
 from focus_runtime.mask.rule import Extent, PairRule
 
 COPY_FROM = 4096  # far keys that a key is read for, on average and over its query heads, from which copies pay
 HOPPER = (9, 0)  # compute capability of the first GPU whose copy engine fetches tiles
 ROWS_COPIED, COPY_WARPS = 64, 4
-FEWEST_GROUPS = 8  # columns of what is looked up by group; few sizes are few kernels to compile
-Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +82,8 @@ class Heads:
 
 
 def _far_tiles(device: torch.device, copied: bool) -> dict[int, Tiles]:
-    if _takes_large_tiles(device):
-        return COPIED_TILES if copied else FAR_TILES
-    return SMALL_COPIED_TILES if copied else SMALL_FAR_TILES
+    small, large = (SMALL_COPIED_TILES, COPIED_TILES) if copied else (SMALL_FAR_TILES, FAR_TILES)
+    return large if _takes_large_tiles(device) else small
 
 
 def _takes_large_tiles(device: torch.device) -> bool:
@@ -95,23 +92,6 @@ def _takes_large_tiles(device: torch.device) -> bool:
     properties: Any = torch.cuda.get_device_properties(device)
     shared = getattr(properties, "shared_memory_per_block_optin", LARGE_SHARED)
     return shared >= LARGE_SHARED and (properties.major, properties.minor) >= HOPPER
-
-
-class _Plan(NamedTuple):
-    """Numbers of the kernels for calls that are alike.
-
-    Attributes:
-        near, far, rest: tiles, programs, and what follows the tensors among the arguments; of `far` for each pass,
-            `rest` is None where no token has more than k groups.
-        copy: the same of copies, without tiles; None where far keys are read in the text.
-        reaches: nothing is farther than the window, or no token has a group.
-    """
-
-    near: tuple[Tiles, Grid, tuple[Any, ...]]
-    far: tuple[Tiles, Grid, tuple[tuple[Any, ...], ...]]
-    rest: tuple[Tiles, Grid, tuple[Any, ...]] | None
-    copy: tuple[Grid, tuple[Any, ...]] | None
-    reaches: bool
 
 
 def _planned(
@@ -123,40 +103,40 @@ def _planned(
     extent: Extent,
     copied: bool | None,
     programs: int | None,
-) -> _Plan:
-    """Plan the kernels; `programs` are the heads at work, None for all, with one window."""
+) -> tuple[Any, ...]:
+    """Plan the kernels; `programs` are the heads at work, None for all, with one window.
+
+    Returns:
+        tiles of near and of far kernels; programs and further arguments of the near kernel; of the far kernel, with
+        arguments for each pass; of the rest kernel, None where no token has more than k groups; of the copy kernel,
+        None where far keys are read in the text; and whether the near kernel computes everything.
+    """
     batch, heads, length, head_size = query.shape
     kv_heads, size = key.shape[1], max(16, power_of_two(head_size))
     copied = copies_pay(query, key, extent) if copied is None else copied
     window, num_sinks = min(rule.window, length), min(rule.num_sinks, length)
     reach = length if rule.sliding_window is None else min(rule.sliding_window, length)
-    capped, (scale, cap) = scoring.softcap is not None, scoring.in_base_two()
+    capped, apart = scoring.softcap is not None, programs is not None
     of_keys = (*key.stride()[:3], *value.stride()[:3])
-    strides, apart = (*query.stride()[:3], *of_keys), programs is not None
-    pairs, sizes = (scale, cap, window, reach, num_sinks, heads, *rule.growth), (heads // kv_heads, head_size, size)
+    strides, sizes = (*query.stride()[:3], *of_keys, length), (heads // kv_heads, head_size, size)
+    pairs = (*scoring.in_base_two(), window, reach, num_sinks, heads, *rule.growth)
     near, far = NEAR_TILES[max(64, size)], _far_tiles(query.device, copied)[max(64, size)]
-    near_numbers = (*strides, length, *pairs, *sizes, near.queries, near.keys, capped, apart)
+    near_sizes = (*sizes, near.queries, near.keys, capped, apart)
     groups = max(FEWEST_GROUPS, power_of_two(extent.num_groups))
     one, entries = extent.top_k == 1 and not extent.beyond, entries_of(length, extent)
-    counts = (*strides, length, entries, entries if one else length, *pairs, extent.num_groups)
+    counts = (*strides, entries, entries if one else length, *pairs, extent.num_groups)
     passes = tuple(
         (*counts, *sizes, far.queries, far.keys, groups, one, rank > 0, copied, capped, reach < length, apart)
         for rank in range(extent.top_k)
     )
-    copy = (
-        (tiles_of(entries, ROWS_COPIED), kv_heads, batch),
-        (*of_keys, entries, kv_heads, extent.num_groups, head_size, size, ROWS_COPIED),
-    )
-    rest_numbers = (*strides, length, *pairs, extent.num_groups, *sizes, near.queries, near.keys, capped, apart)
-    at_work = heads if programs is None else programs
-    near_grid = (tiles_of(length, near.queries), at_work, batch)
-    return _Plan(
-        (near, near_grid, near_numbers),
-        (far, (tiles_of(length, far.queries) + extent.num_groups, at_work, batch), passes),
-        (near, near_grid, rest_numbers) if extent.beyond else None,
-        copy if copied else None,
-        extent.top_k == 0 or (not apart and window >= reach - 1),
-    )
+    near_grid = (tiles_of(length, near.queries), heads if programs is None else programs, batch)
+    far_grid = (tiles_of(length, far.queries) + extent.num_groups, *near_grid[1:])
+    rest = near_grid, (*strides, *pairs, extent.num_groups, *near_sizes)
+    copy_grid = (tiles_of(entries, ROWS_COPIED), kv_heads, batch)
+    copy = copy_grid, (*of_keys, entries, kv_heads, extent.num_groups, head_size, size, ROWS_COPIED)
+    reaches = extent.top_k == 0 or (not apart and window >= reach - 1)
+    near_plan, far_plan = (near_grid, (*strides, *pairs, *near_sizes)), (far_grid, passes)
+    return near, far, near_plan, far_plan, rest if extent.beyond else None, copy if copied else None, reaches
 
 
 def grouped_attention(
@@ -168,7 +148,7 @@ def grouped_attention(
     scoring: Scoring,
     *,
     extent: Extent,
-    stage: Stage | None = None,
+    stage: Stage = unmeasured,
     copied: bool | None = None,
     heads: Heads | None = None,
     results: tuple[Tensor, Tensor] | None = None,
@@ -186,7 +166,6 @@ def grouped_attention(
         results: `new_results` of these heads and others; new when None.
         near_known: the results hold what a call with k = 0 has left for these heads, which is not computed again.
     """
-    stage = stage or unmeasured
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride())
     pairs = (rule.window, rule.num_sinks, rule.sliding_window, rule.growth, scoring.scale, scoring.softcap)
     programs = None if heads is None else heads.query.shape[0]
@@ -196,67 +175,47 @@ def grouped_attention(
     launches = alike("attention", query.device, query.dtype, *shapes, *pairs, *groups, starts)
     if launches.numbers is None:
         launches.numbers = _planned(query, key, value, rule, scoring, extent, copied, programs)
-    plan: _Plan = launches.numbers
+    near, far, near_plan, (far_grid, passes), rest, copy, reaches = launches.numbers
     out_BTHD, lse = new_results(query) if results is None else results
     by_head = (lse, lse) if heads is None else (heads.query, heads.windows)
     if not near_known:
-        tiles, grid, numbers = plan.near
+        grid, numbers = near_plan
         with stage("local"):
             arguments = (query, key, value, out_BTHD, lse, *by_head, *numbers)
-            launches.run("near", near_kernel, grid, arguments, tiles.warps, tiles.stages)
-    if plan.reaches:
+            launches.run("near", near_kernel, grid, arguments, near.warps, near.stages)
+    if reaches:
         return out_BTHD.transpose(1, 2), lse
     with stage("sort"):
         order = sort_by_group(membership, extent)
-    tiles, grid, passes = plan.far
     far_key: Any = key
     far_value: Any = value
-    if plan.copy is not None:
+    if copy is not None:
+        grid, numbers = copy
         with stage("gather"):
-            copies = _copied(launches, plan.copy, key, value, order)
-            size = max(16, power_of_two(query.shape[3]))
-            far_key, far_value = (TensorDescriptor.from_tensor(copy, [tiles.keys, size]) for copy in copies)
+            room = (2, key.shape[0] * key.shape[1] * order.key_token.shape[1], key.shape[3])  # (B * G * E, D) each
+            copies = torch.empty(room, dtype=key.dtype, device=key.device).unbind()
+            arguments = (key, value, *copies, order.key_token, order.bounds, *numbers)
+            launches.run("copy", copy_kernel, grid, arguments, COPY_WARPS, 1)
+            tile = [far.keys, max(16, power_of_two(query.shape[3]))]
+            far_key, far_value = (TensorDescriptor.from_tensor(x, tile) for x in copies)
     tensors = (query, key, value, far_key, far_value, out_BTHD, lse, membership)
     sorted_keys = (order.key_token, order.key_bits, order.bounds)
     asked = (order.key_token, order.key_token, order.bounds)
     with stage("same_group"):
         for rank, numbers in enumerate(passes):
-            if not order.one_group:
+            if len(order.bounds) > 1:  # some tokens have several groups
                 asked = (order.query_token[rank], order.query_place[rank], order.bounds[1 + rank])
             arguments = (*tensors, *sorted_keys, *asked, *by_head, *numbers)
-            launches.run(f"far {rank}", far_kernel, grid, arguments, tiles.warps, tiles.stages, tiles.registers)
-        if plan.rest is not None:
-            tiles, grid, numbers = plan.rest
+            launches.run(f"far {rank}", far_kernel, far_grid, arguments, far.warps, far.stages, far.registers)
+        if rest is not None:
+            grid, numbers = rest
             asked = (membership, order.query_token[-1], order.bounds[-1])
             arguments = (query, key, value, out_BTHD, lse, *asked, *by_head, *numbers)
-            launches.run("rest", rest_kernel, grid, arguments, tiles.warps, tiles.stages)
+            launches.run("rest", rest_kernel, grid, arguments, near.warps, near.stages)
     return out_BTHD.transpose(1, 2), lse
 
 
 def new_results(query: Tensor) -> tuple[Tensor, Tensor]:
     """Room for the output (B, T, H, D) and the logsumexp (B, H, T) of a call."""
-    return new_output(query), new_lse(query)
-
-
-def new_output(query: Tensor) -> Tensor:
-    """Room for the output (B, T, H, D) of a call."""
     batch, heads, length, head_size = query.shape
-    return torch.empty((batch, length, heads, head_size), dtype=query.dtype, device=query.device)
-
-
-def new_lse(query: Tensor) -> Tensor:
-    """Room for the logsumexp (B, H, T) of a call."""
-    return torch.empty(query.shape[:3], dtype=torch.float32, device=query.device)
-
-
-def _copied(
-    launches: Launches, plan: tuple[Grid, tuple[Any, ...]], key: Tensor, value: Tensor, order: SortedTokens
-) -> tuple[Tensor, Tensor]:
-    """Keys and values in the order of groups, both (B * G * E, D)."""
-    (batch, kv_heads, _, head_size), entries = key.shape, order.key_token.shape[1]
-    key_copy, value_copy = torch.empty(
-        2, batch * kv_heads * entries, head_size, dtype=key.dtype, device=key.device
-    ).unbind()
-    tensors = (key, value, key_copy, value_copy, order.key_token, order.bounds)
-    launches.run("copy", copy_kernel, plan[0], (*tensors, *plan[1]), COPY_WARPS, 1)
-    return key_copy, value_copy
+    return query.new_empty(batch, length, heads, head_size), query.new_empty(query.shape[:3], dtype=torch.float32)

@@ -6,14 +6,12 @@ in more time than all pairs take. Forward only.
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from focus_runtime.attention.clock import Stage, unmeasured
-from focus_runtime.attention.cuda.grouped import NEAR_TILES, new_output
+from focus_runtime.attention.cuda.grouped import NEAR_TILES
 from focus_runtime.attention.cuda.tiles import LN_2, HeadFactors, HeadSets, near, powers, products, rows, softmax_step
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.gpu import aligned, alike, power_of_two, tiles_of
@@ -107,7 +105,7 @@ def pairwise_attention(
     num_groups: int,
     heads: HeadSets | None = None,
     factors: HeadFactors | None = None,
-    stage: Stage | None = None,
+    stage: Stage = unmeasured,
     lse: Tensor | None = None,
 ) -> Tensor:
     """Exact Focus in one kernel, for as many queries as keys and without padding.
@@ -123,37 +121,25 @@ def pairwise_attention(
     starts = aligned(query, key, value, membership)
     few, kinds = num_groups <= FEW_GROUPS, (heads is not None, factors is not None, lse is not None)
     launches = alike("pairwise", query.device, query.dtype, *shapes, *pairs, few, kinds, starts)
-    if launches.numbers is None:
-        launches.numbers = _planned(query, key, value, membership, rule, scoring, few, kinds)
+    batch, num_heads, length, head_size = query.shape
+    if launches.numbers is None:  # programs, what follows the tensors among the kernel's arguments, and tiles
+        size = max(16, power_of_two(head_size))
+        tiles = NEAR_TILES[max(64, size)]
+        reach = length if rule.sliding_window is None else min(rule.sliding_window, length)
+        strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *membership.stride()[:2])
+        window, num_sinks = min(rule.window, length), min(rule.num_sinks, length)
+        scale, cap = scoring.in_base_two()
+        seen = (scale, cap, window, reach, num_sinks, num_heads, *rule.growth)
+        sizes = (num_heads // key.shape[1], head_size, size, tiles.queries, tiles.keys)
+        sink = 1 << (FEW_GROUPS if few else MOST_GROUPS)
+        numbers = (*strides, length, *seen, *sizes, sink, not few, scoring.softcap is not None, reach < length, *kinds)
+        launches.numbers = (tiles_of(length, tiles.queries), num_heads, batch), numbers, tiles
     grid, numbers, tiles = launches.numbers
-    out_BTHD, unused = new_output(query), membership
+    out_BTHD, unused = query.new_empty(batch, length, num_heads, head_size), membership
     by_head = (unused, unused) if heads is None else (heads.sets, heads.windows)
     factored = (unused, unused, unused) if factors is None else factors.tensors
-    with (stage or unmeasured)("same_group"):
+    with stage("same_group"):
         place = unused if lse is None else lse
         arguments = (query, key, value, out_BTHD, place, membership, *by_head, *factored, *numbers)
         launches.run("pairwise", pairwise_kernel, grid, arguments, tiles.warps, tiles.stages)
     return out_BTHD
-
-
-def _planned(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    membership: Tensor,
-    rule: PairRule,
-    scoring: Scoring,
-    few: bool,
-    kinds: tuple[bool, ...],
-) -> tuple[Any, ...]:
-    """Programs, what follows the tensors among the kernel's arguments, and tiles."""
-    batch, heads, length, head_size = query.shape
-    size = max(16, power_of_two(head_size))
-    tiles = NEAR_TILES[max(64, size)]
-    reach = length if rule.sliding_window is None else min(rule.sliding_window, length)
-    strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *membership.stride()[:2])
-    pairs = (*scoring.in_base_two(), min(rule.window, length), reach, min(rule.num_sinks, length), heads, *rule.growth)
-    sizes = (heads // key.shape[1], head_size, size, tiles.queries, tiles.keys)
-    sink, capped, sliding = 1 << (FEW_GROUPS if few else MOST_GROUPS), scoring.softcap is not None, reach < length
-    flags = (sink, not few, capped, sliding, *kinds)
-    return (tiles_of(length, tiles.queries), heads, batch), (*strides, length, *pairs, *sizes, *flags), tiles

@@ -9,7 +9,6 @@ Shape suffixes: B batch, T tokens, K groups, E entries of a text, L lists (keys,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import triton
@@ -137,59 +136,36 @@ class SortedTokens:
     query_token: Tensor
     query_place: Tensor
 
-    @property
-    def one_group(self) -> bool:
-        """Whether no token has more than one group."""
-        return self.bounds.shape[0] == 1
-
 
 def entries_of(length: int, extent: Extent) -> int:
     """Room for the key entries of a text of so many tokens: not all are used where tokens may have more groups."""
     return length * (extent.num_groups if extent.beyond else extent.top_k)
 
 
-class _Plan(NamedTuple):
-    """Numbers of the kernels for memberships of one shape."""
-
-    lists: int
-    grid: tuple[int, int, int]
-    entries: int
-    counted: bool
-    count_numbers: tuple[int, ...]
-    place_numbers: tuple[int, ...]
-
-
-def _planned(batch: int, length: int, groups: int, top_k: int, beyond: bool) -> _Plan:
-    lists = 1 if top_k == 1 and not beyond else 1 + top_k + beyond
-    padded = max(FEWEST_GROUPS, power_of_two(groups))
-    block = min(MOST_TOKENS, BLOCK_CELLS // padded, max(16, power_of_two(length)))
-    num_blocks, entries = tiles_of(length, block), length * (groups if beyond else top_k)
-    counted = num_blocks > RECOUNT_UP_TO
-    chunk = max(16, COUNTS_AT_ONCE // padded)  # whatever the length: each size is another kernel to compile
-    sizes = (groups, top_k, beyond, lists, block, padded)
-    place = (length, entries, num_blocks, batch, *sizes, chunk, counted)
-    return _Plan(lists, (num_blocks, batch, 1), entries, counted, (length, num_blocks, *sizes), place)
-
-
 def sort_by_group(membership: Tensor, extent: Extent) -> SortedTokens:
     """Sort the tokens of every text by group; more groups of a token than the extent says give wrong results."""
     membership = membership.contiguous()
     (batch, length), device = membership.shape, membership.device
-    groups, top_k = extent.num_groups, extent.top_k
-    launches = alike("sort", device, batch, length, groups, top_k, extent.beyond, aligned(membership))
-    if launches.numbers is None:
-        launches.numbers = _planned(batch, length, groups, top_k, extent.beyond)
-    plan: _Plan = launches.numbers
-    key_token = torch.empty(batch, plan.entries, dtype=torch.int32, device=device)
-    bounds = torch.empty(plan.lists, batch, groups + 1, dtype=torch.int32, device=device)
+    groups, top_k, beyond = extent.num_groups, extent.top_k, extent.beyond
+    lists = 1 if top_k == 1 and not beyond else 1 + top_k + beyond
+    padded = max(FEWEST_GROUPS, power_of_two(groups))
+    block = min(MOST_TOKENS, BLOCK_CELLS // padded, max(16, power_of_two(length)))
+    num_blocks, entries = tiles_of(length, block), entries_of(length, extent)
+    sizes, grid = (groups, top_k, beyond, lists, block, padded), (num_blocks, batch, 1)
+    launches = alike("sort", device, batch, length, groups, top_k, beyond, aligned(membership))
+    key_token = torch.empty(batch, entries, dtype=torch.int32, device=device)
+    bounds = torch.empty(lists, batch, groups + 1, dtype=torch.int32, device=device)
     key_bits = query_token = query_place = counts = key_token  # where they are not used
-    if plan.lists > 1:
+    if lists > 1:
         kind = torch.int32 if groups < 32 else torch.int64
-        key_bits = torch.empty(batch, plan.entries, dtype=kind, device=device)
-        query_token, query_place = torch.empty(2, plan.lists - 1, batch, length, dtype=torch.int32, device=device)
-    if plan.counted:
-        counts = torch.empty(batch, plan.lists, groups, plan.grid[0], dtype=torch.int32, device=device)
-        launches.run("count", count_kernel, plan.grid, (membership, counts, *plan.count_numbers), WARPS, 1)
+        key_bits = torch.empty(batch, entries, dtype=kind, device=device)
+        query_token, query_place = torch.empty(2, lists - 1, batch, length, dtype=torch.int32, device=device)
+    counted = num_blocks > RECOUNT_UP_TO
+    if counted:
+        counts = torch.empty(batch, lists, groups, num_blocks, dtype=torch.int32, device=device)
+        launches.run("count", count_kernel, grid, (membership, counts, length, num_blocks, *sizes), WARPS, 1)
+    chunk = max(16, COUNTS_AT_ONCE // padded)  # whatever the length: each size is another kernel to compile
     tensors = (membership, counts, key_token, key_bits, bounds, query_token, query_place)
-    launches.run("place", place_kernel, plan.grid, (*tensors, *plan.place_numbers), WARPS, 1)
+    arguments = (*tensors, length, entries, num_blocks, batch, *sizes, chunk, counted)
+    launches.run("place", place_kernel, grid, arguments, WARPS, 1)
     return SortedTokens(key_token, key_bits, bounds, query_token, query_place)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -133,7 +132,7 @@ def multiplied_on_gpu(query: Tensor, factors: HeadFactors, total: int, furthest:
         furthest: the most that n can be; None for no limit.
     """
     batch, heads, new, head_size = query.shape
-    out_BTHD = torch.empty(batch, new, heads, head_size, dtype=query.dtype, device=query.device)
+    out_BTHD = query.new_empty(batch, new, heads, head_size)
     tile, size = ROWS if new > FEW_ROWS else FEW_ROWS, max(16, power_of_two(head_size))
     starts = aligned(query, *factors.tensors)
     launches = alike("factors", query.device, query.dtype, query.stride()[:3], head_size, tile, starts)

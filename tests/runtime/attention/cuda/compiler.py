@@ -30,7 +30,7 @@ from focus_runtime.attention.cuda.pairwise import pairwise_attention
 from focus_runtime.attention.cuda.sorting import sort_by_group
 from focus_runtime.attention.cuda.tiles import HeadFactors, HeadSets, multiplied_on_gpu
 from focus_runtime.attention.reference import Scoring
-from focus_runtime.gpu import Launches, _kept, compile_options, kinds_of
+from focus_runtime.gpu import Launches, alike, compile_options, kinds_of
 from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu
 
@@ -171,7 +171,7 @@ def compiled(compiler: Compiler) -> list[dict[str, Any]]:
     rule, softcap = RULES[-1]
     for compiler.capability, size in TARGETS:
         grouped._takes_large_tiles = lambda _: compiler.capability in LARGE
-        _kept.clear()  # plans know nothing of the capability
+        alike.cache_clear()  # plans know nothing of the capability
         given = Inputs(torch.bfloat16, size, 300)
         scoring, copied = Scoring(0.125, softcap), compiler.capability >= COPIES_FROM
         if compiler.capability == WHOLE:

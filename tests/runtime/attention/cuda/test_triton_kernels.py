@@ -21,7 +21,7 @@ ON_GPU = torch.cuda.is_available()
 needs_triton()
 
 from focus_runtime.attention.cuda.decoding import Sinks, decide_on_gpu, decode_on_gpu  # noqa: E402
-from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_lse, new_results  # noqa: E402
+from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # noqa: E402
 from focus_runtime.attention.cuda.pairwise import pairwise_attention  # noqa: E402
 from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
 from focus_runtime.attention.cuda.tiles import HeadFactors, HeadSets, multiplied_on_gpu  # noqa: E402
@@ -127,7 +127,7 @@ def test_pairs_one_by_one_equal_the_oracle(case, softcap, fresh_seed, monkeypatc
     expected = oracle(inputs, membership, scale=0.25, softcap=softcap, **settings)
     poisoned(monkeypatch)
     rule, scoring = PairRule(**settings), Scoring(0.25, softcap)
-    lse = new_lse(inputs[0])
+    _, lse = new_results(inputs[0])
     actual = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups, lse=lse)
     assert_same((actual.transpose(1, 2), lse), expected, TOLERANCE)
     if length < 100:
@@ -155,7 +155,7 @@ def test_pairs_one_by_one_for_heads_of_unequal_settings(factored, sliding, growt
     poisoned(monkeypatch)
     heads = HeadSets(*(torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in (sets, windows)))
     given = (*inputs, groups, PairRule(99, 3, sliding, growth), Scoring(0.25))
-    lse = new_lse(inputs[0])
+    _, lse = new_results(inputs[0])
     actual = pairwise_attention(*given, num_groups=5, heads=heads, factors=factors if factored else None, lse=lse)
     assert_same(
         (actual.transpose(1, 2), lse), [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE

@@ -156,11 +156,11 @@ def machine_costs(dtype: torch.dtype) -> MachineCosts:
 def measure(dtype: torch.dtype) -> MachineCosts:
     """Time the kernels in turn on random tensors."""
     generator = torch.Generator().manual_seed(0)
-    texts = {}
+    texts: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
     for length in (SHORT, LONG):
-        qkv_BTHD = torch.randn(3, 1, length, HEADS, HEAD_SIZE, generator=generator).to(dtype)
+        query, key, value = torch.randn(3, 1, length, HEADS, HEAD_SIZE, generator=generator).to(dtype).transpose(2, 3)
         group_T = torch.randperm(length, generator=generator) % GROUPS
-        texts[length] = *qkv_BTHD.transpose(2, 3), torch.bitwise_left_shift(1, group_T)[None]
+        texts[length] = (query, key, value, torch.bitwise_left_shift(1, group_T)[None])
     short, long = texts[SHORT], texts[LONG]
     ways: dict[str, Callable[[], Any]] = {
         "full": lambda: causal_flash(*short[:3], SCORING.scale),

@@ -58,8 +58,9 @@ def gated_attention(
     Returns:
         (B, H, T, D), a transposed view of (B, T, H, D).
     """
-    hard = gate == "log" and hard_top_k is not None
-    membership = top_k_membership(probabilities.detach(), hard_top_k) if hard else None
+    membership = None  # of the hard mask
+    if gate == "log" and hard_top_k is not None:
+        membership = top_k_membership(probabilities.detach(), hard_top_k)
 
     def weights(scores_BGrbn: Tensor, probabilities_BnK: Tensor, rows: slice) -> Tensor:
         """Of a block of rows, from its scores and the probabilities up to its end."""

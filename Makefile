@@ -91,7 +91,7 @@ scripts: $(PACKAGES) $(NODE_STAMP)
 # of the libraries. So checks need not wait for all of them to be compiled, as `setup` does: they keep what they import.
 unit tests test-long: export PYTHONDONTWRITEBYTECODE =
 unit: $(PACKAGES)
-	$(BIN)/python -m tests -m "not model and not browser and not gpu and not slow and not long" $(ARGS)
+	$(BIN)/python -m tests -m "not model and not browser and not gpu and not slow and not long and not fuzz" $(ARGS)
 
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
 check: lint types scripts unit
@@ -99,14 +99,14 @@ check: lint types scripts unit
 static: lint types scripts
 
 tests: $(PACKAGES)
-	$(BIN)/python -m tests -m "not long" $(ARGS)
+	$(BIN)/python -m tests -m "not long and not fuzz" $(ARGS)
 
 test: $(PACKAGES)
 	@$(MAKE) --no-print-directory --output-sync=target -j2 tests static
 
 # Wide grids, compilers for hardware that is not here, whole notebooks, servers of others: each has a cheaper test in `test`.
 test-long: $(PACKAGES)
-	$(BIN)/python -m tests -m long $(ARGS)
+	$(BIN)/python -m tests -m "long or fuzz" $(ARGS)
 
 wheel: $(PACKAGES)
 	$(BIN)/python -m hatchling build -d dist
@@ -126,7 +126,7 @@ lowest newest: $(PACKAGES)
 	  pyproject.toml --extra test --extra build -c build/$@/torch.txt $(GPU_PACKAGES) -o build/$@/requirements.txt
 	$(BIN)/uv pip install --quiet --python build/$@/bin/python --no-deps -r build/$@/requirements.txt $(MODEL)
 	build/$@/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation -e .
-	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -m "not model and not browser and not gpu and not slow and not long" $(BOUNDS_TESTS) $(ARGS)
+	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -m "not model and not browser and not gpu and not slow and not long and not fuzz" $(BOUNDS_TESTS) $(ARGS)
 
 # An hour of hostile files and values; every test of tests/security/mutations.py gets as many as fit.
 FUZZ_EXAMPLES ?= 20000

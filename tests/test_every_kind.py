@@ -224,6 +224,7 @@ def test_trainings(site, said):
     said("trainings", *site.db)
 
 
+@pytest.mark.long
 @one_kind
 def test_exports_figures_report_and_bundle(analysed, said):
     run, other = analysed.runs

@@ -93,8 +93,11 @@ unit tests test-long: export PYTHONDONTWRITEBYTECODE =
 unit: $(PACKAGES)
 	$(BIN)/python -m tests -m "not model and not browser and not gpu and not slow and not long and not fuzz" $(ARGS)
 
+TWO_AT_ONCE := $(MAKE) --no-print-directory --output-sync=target -j2
+
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
-check: lint types scripts unit
+check: $(PACKAGES)
+	@$(TWO_AT_ONCE) unit static
 
 static: lint types scripts
 
@@ -102,7 +105,7 @@ tests: $(PACKAGES)
 	$(BIN)/python -m tests -m "not long and not fuzz" $(ARGS)
 
 test: $(PACKAGES)
-	@$(MAKE) --no-print-directory --output-sync=target -j2 tests static
+	@$(TWO_AT_ONCE) tests static
 
 # Wide grids, compilers for hardware that is not here, whole notebooks, servers of others: each has a cheaper test in `test`.
 test-long: $(PACKAGES)

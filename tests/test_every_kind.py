@@ -253,6 +253,7 @@ def test_exports_figures_report_and_bundle(analysed, said):
     assert "every table has the bytes it had" in said("rebuild", analysed.path("b.zip"), *analysed.chosen, *again)
 
 
+@pytest.mark.long
 @one_kind
 def test_every_view(analysed):
     other, middle = analysed.runs[1], analysed.layers[len(analysed.layers) // 2]

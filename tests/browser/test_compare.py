@@ -110,6 +110,7 @@ def test_a_small_grid_is_measured_kept_and_drawn_and_a_larger_one_stopped(tiny_p
     assert len(grid_rows(service, run_id)) < 5 * len(cells)
 
 
+@pytest.mark.long
 def test_why_a_token_is_hurt_is_measured_drawn_and_linked(tiny_page):
     open_one, service, text = tiny_page
     model = list_runs(service.database)[-1]["model_id"]

@@ -82,6 +82,7 @@ def test_a_run_is_named_tagged_found_and_deleted_with_undo(open_page, database, 
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
+@pytest.mark.long
 def test_two_runs_are_chosen_to_compare_one_is_reopened_and_the_sql_box_answers(
     open_page, database, two_runs, tmp_path
 ):

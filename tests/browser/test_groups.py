@@ -257,6 +257,7 @@ def test_a_block_of_the_mask_survives_in_the_address(open_page):
     expect(selected(again)).to_contain_text(count)
 
 
+@pytest.mark.long
 def test_the_map_names_neighbours_and_groups_and_shows_where_tokens_crowd(open_page, database):
     page = open_page("?layer=9")
     page.locator("span.fx-token").nth(12).click()

@@ -201,6 +201,7 @@ def test_distances_are_shown_with_both_null_baselines(open_page, database):
     page.locator("[data-testid=fx-layers-chart] .scatterlayer .point").first.wait_for(state="attached")
 
 
+@pytest.mark.long
 def test_attention_is_measured_from_the_page_and_its_links_lead_to_the_text(tiny_page):
     open_one, service, _ = tiny_page
     run_id = list_runs(service.database)[-1]["run_id"]

@@ -279,6 +279,7 @@ def test_groups_colour_a_text_while_it_is_typed(tiny_page):
     expect(part.get_by_role("alert")).to_contain_text("at most 2,000 while typing", timeout=60_000)
 
 
+@pytest.mark.long
 def test_attention_of_a_token_is_drawn_by_layer_and_head(tiny_page):
     """Computed from the model, then the slider and the heads need no server; what Focus drops is dashed."""
     open_one, service, _ = tiny_page

@@ -116,6 +116,7 @@ def run(model_folder, centroids):
     return lambda *arguments: main(["evaluate", *common, *map(str, arguments)])
 
 
+@pytest.mark.long
 def test_perplexity_is_that_of_the_runtime(run, texts, tmp_path, capsys, model_folder, centroids):
     from focus_runtime.routing.centroid_file import load_centroids
 
@@ -265,6 +266,7 @@ def test_centroids_of_another_recipe_are_no_further_seed(run, texts, tmp_path, c
     one_error(capsys, run("--text", texts, "--centroids", centroids[0], other), "other settings")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_mistakes_with_tasks_give_one_line(run, tmp_path, capsys):
     pytest.importorskip("lm_eval")

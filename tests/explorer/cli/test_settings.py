@@ -42,6 +42,7 @@ def analysed(capsys, folder, chosen, *more):
     return ran(capsys, *words)["config"].get("budget")
 
 
+@pytest.mark.long
 def test_a_run_takes_the_budget_it_is_given(capsys, folder, chosen):
     assert analysed(capsys, folder, chosen) == [entry.to_dict() for entry in BUDGET]
     given = analysed(capsys, folder, chosen, "--budget", folder / "budget.json")
@@ -49,6 +50,7 @@ def test_a_run_takes_the_budget_it_is_given(capsys, folder, chosen):
     assert analysed(capsys, folder, chosen, "--budget", "none") is None
 
 
+@pytest.mark.long
 def test_a_stored_run_keeps_its_own(capsys, folder, chosen):
     db = ["--db", folder / "own.duckdb"]
     run = ran(capsys, "analyze", folder / "text.txt", *chosen, "--repeats", 1, *db, "--json")["run_id"]
@@ -103,6 +105,7 @@ def test_check_names_the_budget(capsys, folder, heads_model, tmp_path):
     assert "names layer 1, head 7" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_mask_of_a_head(capsys, service, budget_run, tmp_path):
     db = ["--db", str(service.database.path)]
     mask = ["export", budget_run, "--what", "mask", "--layer", "1", *db]

@@ -84,6 +84,7 @@ def test_the_record_says_on_which_balance_it_rests(tune, tmp_path, centroid_file
     assert training["balanced"] == training["budget"]["balanced"] == balanced
 
 
+@pytest.mark.long
 def test_windows_may_grow_while_budgets_are_measured(tune, tmp_path, capsys):
     assert tune("--pairs", "80%", "--json") == 0
     plain = json.loads(capsys.readouterr().out)["record"]

@@ -183,6 +183,7 @@ def test_padding_and_gradients_go_another_way(budget, enabled, quick, fresh_seed
         same(router.logit_factors.grad, anew.routers[index].logit_factors.grad)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("enabled", "budget", "static"), CACHED, indirect=["enabled"])
 def test_a_cache_filled_the_short_way_is_continued(static, budget, enabled, quick, fresh_seed):
     """Chunks and tokens after a first pass through what is kept, also of a cache that was cropped and doubled."""

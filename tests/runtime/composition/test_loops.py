@@ -162,6 +162,7 @@ def test_trainer_trains_lora_on_a_frozen_model_through_focus(composed, tmp_path)
     by_hand.detach()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_documents_that_trl_packs_do_not_see_each_other(tokenizer, tmp_path):
     """With every pair kept the losses are those of the model's own attention, which keeps documents apart."""

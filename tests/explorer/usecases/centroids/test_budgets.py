@@ -272,6 +272,7 @@ def test_the_same_point_is_the_same_file(tuned):
     assert len(uploaded_centroids(service.database)) == 3
 
 
+@pytest.mark.long
 def test_programs_read_and_use_measured_budgets(tuned):
     service, _, sha256 = tuned
     read = {name: readable_errors(use_case.for_programs(service)) for name, use_case in API.items()}

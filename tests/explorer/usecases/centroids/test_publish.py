@@ -162,6 +162,7 @@ def test_a_base_model_on_this_machine_is_pointed_out(service, file, tmp_path):
         write_folder(shipped, CARD, tmp_path / "dry")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_says_where_its_file_came_from_and_finds_it_again(writing, service, file, model_folder, tmp_path):
     from focus_explorer.usecases.analyze import AnalyzeRequest

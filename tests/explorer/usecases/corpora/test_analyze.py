@@ -464,6 +464,7 @@ def test_distant_pairs_of_a_corpus_are_means_over_heads_as_in_its_statistics(run
     assert json.loads(capsys.readouterr().out)["distant_pairs_kept"] == kept
 
 
+@pytest.mark.long
 def test_pooled_statistics_count_each_document_by_itself(analysed, tmp_path, capsys):
     summary, database = analysed[0], str(analysed[1])
     corpus = summary["corpus_id"]

@@ -144,6 +144,7 @@ def test_assignment_of_the_file_is_the_one_requested(train, tmp_path, text_file)
     assert not (tmp_path / "runs.duckdb").exists()
 
 
+@pytest.mark.long
 def test_domains_evaluations_and_an_early_end_are_recorded_and_said(train, tmp_path, text_file, monkeypatch, capsys):
     """The mean of the evaluations is made to rise after step 4."""
     from focus_runtime.fit import centroids as runtime

@@ -23,7 +23,16 @@ import tests.conftest  # noqa: F401  sets what libraries read when they are impo
 from focus_explorer.web.gradio_internals import import_gradio
 from tests.helpers import ROOT
 
-LONGEST = ("tests/browser", "tests/explorer/usecases", "tests/explorer/cli", "tests/explorer", "tests/security")
+LONGEST = (
+    "tests/browser",
+    "tests/explorer/usecases",
+    "tests/explorer/cli",
+    "tests/explorer",
+    "tests/security",
+    "tests",
+    "tests/runtime/composition",
+    "tests/runtime/attention",
+)  # one that began last would keep a single core at work
 AT_ONCE = (os.cpu_count() or 1) + 1  # a test of the page waits for the browser
 
 

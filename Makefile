@@ -91,7 +91,7 @@ scripts: $(PACKAGES) $(NODE_STAMP)
 # of the libraries. So checks need not wait for all of them to be compiled, as `setup` does: they keep what they import.
 unit tests test-long: export PYTHONDONTWRITEBYTECODE =
 unit: $(PACKAGES)
-	$(BIN)/python -m tests -m "not model and not browser and not gpu and not slow and not long and not fuzz" $(ARGS)
+	$(BIN)/python -m tests -m "not model and not browser and not gpu and not slow and not long" $(ARGS)
 
 TWO_AT_ONCE := $(MAKE) --no-print-directory --output-sync=target -j2
 
@@ -102,14 +102,14 @@ check: $(PACKAGES)
 static: lint types scripts
 
 tests: $(PACKAGES)
-	$(BIN)/python -m tests -m "not long and not fuzz" $(ARGS)
+	$(BIN)/python -m tests -m "not long" $(ARGS)
 
 test: $(PACKAGES)
 	@$(TWO_AT_ONCE) tests static
 
 # Wide grids, compilers for hardware that is not here, whole notebooks, servers of others: each has a cheaper test in `test`.
 test-long: $(PACKAGES)
-	$(BIN)/python -m tests -m "long or fuzz" $(ARGS)
+	$(BIN)/python -m tests -m long $(ARGS)
 
 wheel: $(PACKAGES)
 	$(BIN)/python -m hatchling build -d dist
@@ -129,7 +129,7 @@ lowest newest: $(PACKAGES)
 	  pyproject.toml --extra test --extra build -c build/$@/torch.txt $(GPU_PACKAGES) -o build/$@/requirements.txt
 	$(BIN)/uv pip install --quiet --python build/$@/bin/python --no-deps -r build/$@/requirements.txt $(MODEL)
 	build/$@/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation -e .
-	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -m "not model and not browser and not gpu and not slow and not long and not fuzz" $(BOUNDS_TESTS) $(ARGS)
+	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -m "not model and not browser and not gpu and not slow and not long" $(BOUNDS_TESTS) $(ARGS)
 
 # An hour of hostile files and values; every test of tests/security/mutations.py gets as many as fit.
 FUZZ_EXAMPLES ?= 20000

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def counted(count: int, unit: str, units: str | None = None) -> str:
-    """So many of a unit, as in "1,200 sentences" and "1 sentence"; `units` where many are not `unit` with an s."""
+    """A number with its unit, as in "1,200 sentences" and "1 sentence"; `units` is the plural, if not `unit` plus s."""
     return f"{count:,} {unit if count == 1 else units or f'{unit}s'}"
 
 

@@ -42,7 +42,7 @@ class Part:
     """Heads of one layer that share a setting."""
 
     number: int  # of the part in its layer, from 0
-    heads: tuple[int, ...]  # numbers of key-value heads unless `by_query`; empty before 0.2, whose heads are all alike
+    heads: tuple[int, ...]  # key-value heads unless `by_query`; empty before 0.2, when all heads were equal
     top_k: int | None  # k, 0 for no groups; None under full attention
     rule: PairRule  # pairs that are allowed whatever their groups
     by_query: bool = False  # the numbers are of query heads, since some that share a key-value head differ

@@ -276,7 +276,7 @@ class JobRunner:
         join: bool = False,
         steady: bool = False,
     ) -> Job:
-        """Start work on a thread of its own, unless a job of this key is live; what it returns becomes `Job.result`.
+        """Start work on a new thread, unless a job with this key is live; its return value becomes `Job.result`.
 
         Args:
             reuse_done: return a job of this key that is done instead of doing its work again.

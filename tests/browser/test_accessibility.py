@@ -61,7 +61,8 @@ def findings(page, rules=EVERYTHING, seen=None, within="body", contrast=True):
     if not page.evaluate("Boolean(window.axe)"):
         page.evaluate(AXE)
     seen = {} if seen is None else seen
-    seen |= page.evaluate(ALIKE, [list(seen.items()), within])
+    if contrast:
+        seen |= page.evaluate(ALIKE, [list(seen.items()), within])
     check = """([runOnly, within, enabled]) => axe.run(within === "body" ? document : within, {
       runOnly, resultTypes: ["violations"], rules: { "color-contrast": { enabled } } })"""
     report = page.evaluate(check, [rules, within, contrast])

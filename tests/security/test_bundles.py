@@ -50,7 +50,7 @@ def refused_or_read(path):
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.fuzz
 def test_m6_changed_manifests(bundle, tmp_path):
     @FUZZ
@@ -62,7 +62,7 @@ def test_m6_changed_manifests(bundle, tmp_path):
     check()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.fuzz
 def test_m6_damaged_zips(bundle, tmp_path):
     @FUZZ

@@ -20,7 +20,7 @@ from tests.helpers import build_centroids, build_model, build_tokenizer
 from tests.security.model_files import write_gguf
 from tests.security.mutations import FUZZ, FUZZ_SLOW, damaged, mutated
 
-pytestmark = pytest.mark.fuzz
+pytestmark = [pytest.mark.fuzz, pytest.mark.long]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from focus_explorer.web.requests.table import PAGE
 from focus_runtime.run.source import Document, Skipped, Source
 from tests.security.mutations import EXAMPLES, FUZZ, HOSTILE_TEXTS, REMOVED, VALUES, damaged, mutated
 
-pytestmark = pytest.mark.fuzz
+pytestmark = [pytest.mark.fuzz, pytest.mark.long]
 STARTS = {name for name in PAGE if "start" in name or "measure" in name or name in ("what_if_save", "map")}
 USUAL = {
     "layer": 0,

@@ -208,7 +208,7 @@ class FocusModel(Composition):
     def save_pretrained(
         self, folder: str | os.PathLike[str], *, base_model: str | None = None, base_weights: bool = False
     ) -> str:
-        """Save centroids, the settings in force, and which model they are for; returns the centroid file's sha256.
+        """Save the centroids, the current settings and the model's name; returns the sha256 of the centroid file.
 
         Args:
             base_model: name that `from_pretrained` loads the model by; what the centroids or the model say when None.

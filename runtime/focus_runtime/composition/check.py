@@ -12,7 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,7 +29,7 @@ from focus_runtime.config import SLIDING_LAYERS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError, first_line
 from focus_runtime.failures import device_failure
 from focus_runtime.models.devices import input_device
-from focus_runtime.models.structure import OTHER_MODEL, attention_modules, layer_kind, shares_keys
+from focus_runtime.models.structure import OTHER_MODEL, attention_modules, hooked, layer_kind, shares_keys
 from focus_runtime.routing.router import CentroidRouter
 
 IMPLEMENTATION = "focus_checked"
@@ -65,10 +65,8 @@ def run_text(model: Any) -> None:
 def _each_once(model: nn.Module) -> Iterator[None]:
     """Refuse a model that runs a layer several times in a pass: its groups are kept once for each layer."""
     ran: Counter[int] = Counter()
-    with ExitStack() as hooks:
-        for index, module in attention_modules(model).items():
-            hook = module.register_forward_pre_hook(lambda *_, index=index: ran.update([index]))
-            hooks.callback(hook.remove)
+    modules = attention_modules(model)
+    with hooked(m.register_forward_pre_hook(lambda *_, index=i: ran.update([index])) for i, m in modules.items()):
         yield
     looped = [index for index, times in ran.items() if times > 1]
     if looped:

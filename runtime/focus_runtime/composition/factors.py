@@ -32,7 +32,7 @@ def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | 
 
     A query that sees n tokens is multiplied by factor ** max(0, 1 - (window + 1) / n) with the window of its head, and
     so are its logits. Where windows grow, window + 1 grows as they do, without being rounded. `groups`: heads by
-    setting, those in force when None.
+    setting; the current ones when None.
     """
     factors_H = acting_factors(layer)
     if factors_H is None:

@@ -8,7 +8,7 @@ Blocks nest. Several threads may run the model and open blocks at once; a block 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.modes import FullAttention, Observed, OnAttention
 from focus_runtime.composition.state import STATE, Call, FocusLayer, FoundSinks
-from focus_runtime.models.structure import attention_modules, decoder_layers
+from focus_runtime.models.structure import attention_modules, decoder_layers, hooked
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver
 
@@ -66,15 +66,6 @@ def _observed(routers: Mapping[int, CentroidRouter], make: Callable[[int], Route
     finally:
         for router, observer in added:
             router.observers.remove(observer)
-
-
-@contextmanager
-def hooked(hooks: Iterable[Any]) -> Iterator[None]:
-    """Remove hooks of modules when the block ends."""
-    with ExitStack() as stack:
-        for hook in hooks:
-            stack.callback(hook.remove)
-        yield
 
 
 def observe_hidden_states(
@@ -135,7 +126,7 @@ def resumed_at(model: nn.Module, layer: int, recorded: RecordedPass, first_token
     if found is not None:
         found.by_layer |= {index: sinks[:, first_token:] for index, sinks in recorded.sinks.items() if index < layer}
     before = {index: block for index, block in decoder_layers(model).items() if index < layer}
-    # only the last one's output is read; for the others it stands in for what need not be computed
+    # only the last one's output is read; the others may return anything
     output = recorded.outputs[max(before)] if before else ()
     if isinstance(output, tuple):
         output = tuple(part[:, first_token:] if place == 0 else part for place, part in enumerate(output))

@@ -113,7 +113,7 @@ class Composition:
     """State that all layers of one composition share."""
 
     model: nn.Module  # the frozen Hugging Face model
-    config: FocusConfig  # settings in force
+    config: FocusConfig  # current settings
     backend: str
     seconds: PassClock = field(default_factory=PassClock)  # since `reset_seconds()`; before it, a GPU is not timed
     paused: bool = False  # while the model runs its own implementation
@@ -176,7 +176,7 @@ class FocusLayer:
         return self.router is not None and not any(mode.full for mode in self.owner.modes)
 
     def plan(self, call: Call) -> Plan:
-        """What the layer's heads execute under the settings in force, kept from one call to the next."""
+        """What the layer's heads execute under the current settings, kept from one call to the next."""
         plan, counts, device = self._plan, call.counts, call.query.device
         if plan is None or plan.config is not self.owner.config or plan.counts != counts or plan.device != device:
             self._plan = plan = Plan(self.index, self.owner.config, counts, device)

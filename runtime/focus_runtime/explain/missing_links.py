@@ -24,7 +24,7 @@ from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.modes import AddedPairs
-from focus_runtime.composition.observe import hooked, observe_focus, recorded_outputs, resumed_at
+from focus_runtime.composition.observe import observe_focus, recorded_outputs, resumed_at
 from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.errors import Cancelled, InputError
 from focus_runtime.mask.allowed_pairs import allowed_pairs
@@ -32,7 +32,7 @@ from focus_runtime.mask.counts import pair_totals
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import final_hidden, vocabulary_logits
 from focus_runtime.models.devices import input_device
-from focus_runtime.models.structure import attention_modules, cache_argument, sliding_window_of
+from focus_runtime.models.structure import attention_modules, cache_argument, hooked, sliding_window_of
 
 CANDIDATES, VERIFIED = 64, 10
 ROWS = 32  # queries of one head whose keys are looked at together

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from focus_runtime.composition.observe import hooked
 from focus_runtime.errors import InputError, MemoryShortError
 from focus_runtime.failures import LONGEST_TEXT, Advice, device_failure, is_lost_gpu, is_out_of_memory, release
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.timing import peak_bytes, reset_peak_memory
 from focus_runtime.models.devices import device_names, input_device
+from focus_runtime.models.structure import hooked
 
 PROBE_SHARE = 16  # of the text, read to see what a token takes
 PROBE_TOKENS = 64  # at least; fewer say little
@@ -93,8 +93,8 @@ def tokens(rows: int, length: int) -> str:
 def longest_that_fits(read: Callable[[int], Any], length: int, device: torch.device, *, reserve: int = 0) -> int | None:
     """Tokens of a text of `length`, which did not fit, for which the free memory should suffice; None if unknown.
 
-    What a token takes is measured by `read`, the work on so many tokens from the beginning. Memory grows in proportion
-    to the tokens: no backend that `auto` chooses for long texts holds all pairs. `reserve`: bytes needed besides.
+    `read` does the work on the first n tokens; its memory is measured for a short n. Memory grows in proportion to the
+    tokens: no backend that `auto` chooses for long texts holds all pairs. `reserve`: bytes needed for other things.
     """
     probe = max(PROBE_TOKENS, length // PROBE_SHARE)
     if probe >= length:

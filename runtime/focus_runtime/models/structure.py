@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 from torch import Tensor, nn
 
 from focus_runtime.budget import HeadCounts
 from focus_runtime.errors import ModelError
+
+
+@contextmanager
+def hooked(hooks: Iterable[Any]) -> Iterator[None]:
+    """Remove hooks of modules when the block ends."""
+    with ExitStack() as stack:
+        for hook in hooks:
+            stack.callback(hook.remove)
+        yield
 
 
 def attention_modules(model: nn.Module) -> dict[int, nn.Module]:

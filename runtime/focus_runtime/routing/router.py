@@ -154,7 +154,7 @@ class CentroidRouter(nn.Module):
     where they were learned: `logit_factors` (Hq,), by which each query head of the layer multiplies its logits under
     Focus, to the power of the share of the text beyond its window (composition/factors.py); else None.
 
-    `config` are the settings in force; `compose` replaces them by those of the composition.
+    `config` has the current settings; `compose` replaces them by those of the composition.
     """
 
     by_centroids: ClassVar[bool] = True  # scores against centroids decide the groups; a subclass says where not

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.changes import read_changes
-from focus_runtime.composition.observe import hooked, observe_routing
+from focus_runtime.composition.observe import observe_routing
 from focus_runtime.config import TextOptions
 from focus_runtime.errors import Cancelled
 from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
@@ -24,7 +24,7 @@ from focus_runtime.measure.memory import within_memory
 from focus_runtime.measure.timing import MODES, both_passes, peak_memory_bytes, stages_apart, timed_pass, warm_up
 from focus_runtime.models.devices import compute_devices, device_names, dtype_name, input_device
 from focus_runtime.models.linear import linear_layers
-from focus_runtime.models.structure import attention_modules, context_length
+from focus_runtime.models.structure import attention_modules, context_length, hooked
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.trace import HeadTrace, LayerGroups, LayerTrace, Timing, Trace
 from focus_runtime.text.tokens import TokenizedText, special_notes, tokenize, vocabulary_piece

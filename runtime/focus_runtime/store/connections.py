@@ -68,8 +68,8 @@ class OpenFile:
             self._readers[get_ident()] -= 1
             self._readers += Counter()  # drops zeros
             self._changed.notify_all()
-            may_keep = SUPPORTED and self._kept is None and not self.writers and not writer_waits(self.path)
-            if reader is not None and may_keep:
+            may_keep = SUPPORTED and self._kept is None and not self.writers
+            if reader is not None and may_keep and not writer_waits(self.path):
                 reader.used = time.monotonic()
                 self._kept, reader = reader, None
                 if not self._sweeping:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.observe import hooked, replace_assignment
+from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.evaluate.doctor.scenarios import NotApplicable
-from focus_runtime.models.structure import attention_modules
+from focus_runtime.models.structure import attention_modules, hooked
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
 EAGER = "eager_attention_forward"  # in the module of every family that uses transformers' attention interface

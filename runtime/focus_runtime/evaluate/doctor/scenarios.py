@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, StaticCache
 
-from focus_runtime.composition.observe import hooked
-from focus_runtime.models.structure import cache_argument
+from focus_runtime.models.structure import cache_argument, hooked
 
 NEW_TOKENS = 6
 

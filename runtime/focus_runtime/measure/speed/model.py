@@ -132,7 +132,7 @@ def _compared(times: Mapping[str, Sequence[float]], tokens: int) -> dict[str, An
 def decode_speed(
     focus: FocusModel, ids: Tensor, *, steps: int = 8, filled: dict[str, Filled] | None = None
 ) -> dict[str, Any]:
-    """Time single decode steps after (1, T) ids, full attention and Focus in turn, each with a static cache of its own.
+    """Time single decode steps after (1, T) ids, full attention and Focus in turn, each with its own static cache.
 
     A static cache, because a growing one copies every past key and value at each step, with and without Focus.
 
